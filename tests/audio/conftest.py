@@ -19,7 +19,6 @@ def sound():
 
 @pytest.fixture(scope="session")
 def sounds(tmp_path_factory, sound):
-    """A folder with the sound as `sound.<form>`."""
     soundfile = pytest.importorskip("soundfile")
     folder = tmp_path_factory.mktemp("sounds")
     for form in ("wav", "flac", "ogg", "mp3", "aiff"):
@@ -30,7 +29,6 @@ def sounds(tmp_path_factory, sound):
 
 @pytest.fixture(scope="session")
 def av_sounds(tmp_path_factory, sound):
-    """A folder with the sound in what libsndfile does not read."""
     folder = tmp_path_factory.mktemp("av_sounds")
     for ending, form, codec in (
         ("m4a", "ipod", "aac"),

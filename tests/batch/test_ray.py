@@ -75,7 +75,6 @@ def on_ray(address, *more, actors=1):
 
 
 def rows_of(folder):
-    """The rows in a folder of Parquet, by id, each of which stands there once."""
     import pyarrow.parquet
 
     rows = [
@@ -100,15 +99,14 @@ def lines_of(path):
 
 
 def assert_same(rows, lines):
-    """Row by row the plain command's JSON lines."""
     assert rows.keys() == lines.keys()
     for name, line in lines.items():
         assert {key: rows[name][key] for key in line} == line
         assert rows[name]["error"] is None
 
 
-def test_logprobs_are_decoded_as_by_the_plain_command(files, address, tmp_path, capsys):
-    """With confidences, several texts, boosts and lattices; and what is refused."""
+def test_logprobs_are_decoded_as_by_the_plain_command(files, address, tmp_path):
+    """With confidences, several texts, boosts and lattices."""
     random = np.random.default_rng(1)
     arrays = {}
     for i in range(30):
@@ -131,11 +129,6 @@ def test_logprobs_are_decoded_as_by_the_plain_command(files, address, tmp_path, 
     assert len(list((tmp_path / "rows").iterdir())) > 2
     paths = {row["lattice"] for row in rows_of(tmp_path / "rows").values()}
     assert paths == set(map(str, (tmp_path / "lattices").iterdir()))
-    capsys.readouterr()
-    assert main(ours) == 1
-    assert "expected --resume to continue, or --overwrite" in capsys.readouterr().err
-    assert main([*ours, "--resume", "--beam", "3"]) == 1
-    assert "--beam 3.0, was none" in capsys.readouterr().err
     before = {path: path.stat() for path in (tmp_path / "rows").iterdir()}
     assert main([*ours, "--resume"]) == 0
     assert {path: path.stat() for path in (tmp_path / "rows").iterdir()} == before
@@ -143,7 +136,6 @@ def test_logprobs_are_decoded_as_by_the_plain_command(files, address, tmp_path, 
 
 @pytest.mark.share
 def test_shards_with_boosts_and_a_damaged_one(files, address, tmp_path, capsys):
-    """Unreadable rows are told as rows; those before them are done."""
     paths = sorted((files / "in").iterdir())[:12]
     (tmp_path / "shards").mkdir()
     boosts = {"cab": 3.0}
@@ -184,7 +176,6 @@ def add(tar, name, data):
 def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     files, address, watched, tmp_path
 ):
-    """Rows with boosts, and rows that fail, come out as by the plain command."""
     import soundfile
 
     manifest = files / "manifest.jsonl"
@@ -264,7 +255,6 @@ def ids_in(folder):
 
 
 def still_heard(watched):
-    """Tell whether workers of a dead driver still work."""
     size = (watched / "heard").stat().st_size
     time.sleep(1)
     return (watched / "heard").stat().st_size != size

@@ -31,7 +31,6 @@ TOKENS = token_table(["<blk>", "a", "b"])
 
 
 def energies(waveform, hop=160):
-    """Logits of frames of 10 ms, from the energy of each."""
     frames = waveform[: len(waveform) // hop * hop].reshape(-1, hop)
     level = (frames**2).mean(1)
     return np.stack([level, 20 * level, 1 - level], 1)
@@ -46,8 +45,6 @@ MODEL = encoder()
 
 
 class Recorder(BatchEncoder):
-    """Notes the batches that it is given."""
-
     def __init__(self, **options):
         spec = EncoderSpec(TOKENS, 0.01, 16000, **options)
         super().__init__(spec, self.run, logits=True)

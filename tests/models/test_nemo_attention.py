@@ -42,8 +42,6 @@ class Attention(torch.nn.Module):
 
 
 class Decoder(torch.nn.Module):
-    """Two layers; memories before each and behind the last, as a list."""
-
     def __init__(self):
         super().__init__()
         self.layers = torch.nn.ModuleList(
@@ -94,7 +92,6 @@ def frames_of(*lengths):
 
 @torch.no_grad()
 def whole(parts, frames, text):
-    """All of a text at once, for one utterance."""
     embedding, decoder, classifier = parts
     ids = torch.tensor([text])
     memories, _ = decoder(
@@ -173,7 +170,6 @@ def asr_of(parts, tokenizer):
     ("tokenizer", "ways"), [(Tokenizer(), [(0, 1)]), (Aggregate(), [(4, 1), (0, 1)])]
 )
 def test_phrases_are_cut_by_its_tokenizer(parts, tokenizer, ways):
-    """In any of its languages; marks are nothing that is said."""
     model = NemoAttentionModel.of(asr_of(parts, tokenizer), prompt=(EOS,))
     compiler = AttentionDecoder(model).phrase_compiler()
     assert list(compiler.speller(["Ab"])) == [ways]

@@ -26,7 +26,6 @@ RATE = 16000
 
 
 def bare(path, *inputs):
-    """The first output of a model called by itself."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # the bits depend on it
     session = onnxruntime.InferenceSession(
@@ -38,7 +37,6 @@ def bare(path, *inputs):
 
 @pytest.fixture(scope="module")
 def causal(tmp_path_factory):
-    """A tiny model of waveforms with tokens and metadata beside it."""
     folder = tmp_path_factory.mktemp("causal")
     tiny.write_tokens(folder / "tokens.txt", 6, at=-1)
     return tiny.waveform_model(folder / "model.onnx", metadata={"sample_rate": 16000})
@@ -143,19 +141,19 @@ def test_what_onnx_asr_cannot_load_is_told(tmp_path):
 
 
 STREAMING = {
-    "zipformer2": (tiny.zipformer2_model, 0),
-    "nemo_ctc": (tiny.nemo_streaming_model, -1),
-    "wenet_ctc": (tiny.wenet_model, 0),
-    "t_one_ctc": (tiny.tone_model, -1),
+    "zipformer2": (tiny.zipformer2_model, (0.04, RATE, 0)),
+    "nemo_ctc": (tiny.nemo_streaming_model, (0.08, RATE, 4)),
+    "wenet_ctc": (tiny.wenet_model, (0.04, RATE, 0)),
+    "t_one_ctc": (tiny.tone_model, (0.03, 8000, 3)),
 }
+"""How each is written; its frame shift, rate and blank."""
 
 
 @pytest.fixture(scope="module")
 def streaming(tmp_path_factory):
-    """A streaming model of each form."""
     pytest.importorskip("kaldi_native_fbank")
     models = {}
-    for name, (make, blank) in STREAMING.items():
+    for name, (make, (_, _, blank)) in STREAMING.items():
         folder = tmp_path_factory.mktemp(name)
         options = {}
         if name == "t_one_ctc":
@@ -171,14 +169,8 @@ def streaming(tmp_path_factory):
 def test_streaming_exports_tell_all_there_is(streaming, form):
     model = streaming[form]
     assert isinstance(model, StreamingOnnx) and isinstance(model, StreamingEncoder)
-    expected = {
-        "zipformer2": (0.04, RATE, 0),
-        "nemo_ctc": (0.08, RATE, 4),
-        "wenet_ctc": (0.04, RATE, 0),
-        "t_one_ctc": (0.03, 8000, 3),
-    }
     spec = model.spec
-    assert (spec.frame_shift_s, spec.sample_rate, spec.blank) == expected[form]
+    assert (spec.frame_shift_s, spec.sample_rate, spec.blank) == STREAMING[form][1]
 
 
 @pytest.mark.parametrize("form", STREAMING)
@@ -206,23 +198,29 @@ def features_of(features, samples, num):
     return features.frames(0, num)
 
 
+def rows_by_hand(model, states, num, inputs):
+    """Rows of `num` calls; `inputs(turn, states)` are those of one."""
+    names = [one.name for one in model._session.get_inputs()]
+    rows = []
+    for turn in range(num):
+        given = dict(zip(names, inputs(turn, states), strict=True))
+        logprobs, *more = model._session.run(None, given)
+        rows.append(logprobs[0])
+        states = more[-len(states) :]
+    return np.concatenate(rows)
+
+
 def test_zipformer2_is_called_as_sherpa_onnx_calls_it(streaming, speech):
     """Windows of 45 frames every 32; states go round in the order of the inputs."""
     model = streaming["zipformer2"]
     x = features_of(KaldiFbank(1, -400), speech, 32 * 7 + 45)
-    session = model._session
-    names = [one.name for one in session.get_inputs()]
-    sizes = [[1 if s == "N" else s for s in i.shape] for i in session.get_inputs()]
-    states = [np.zeros(size, np.float32) for size in sizes[1:-1]]
-    states.append(np.zeros(1, np.int64))
-    rows = []
-    for start in range(0, 32 * 7, 32):
-        given = [x[None, start : start + 45], *states]
-        logprobs, *states = session.run(None, dict(zip(names, given, strict=True)))
-        rows.append(logprobs[0])
-    np.testing.assert_allclose(
-        model.encode([speech])[0], np.concatenate(rows)[:50], atol=1e-6
+    shapes = [one.shape for one in model._session.get_inputs()[1:-1]]
+    sizes = [[1 if size == "N" else size for size in shape] for shape in shapes]
+    states = [*(np.zeros(size, np.float32) for size in sizes), np.zeros(1, np.int64)]
+    rows = rows_by_hand(
+        model, states, 7, lambda i, past: [x[None, 32 * i : 32 * i + 45], *past]
     )
+    np.testing.assert_allclose(model.encode([speech])[0], rows[:50], atol=1e-6)
 
 
 def test_nemo_begins_with_an_empty_cache(streaming, speech):
@@ -231,49 +229,32 @@ def test_nemo_begins_with_an_empty_cache(streaming, speech):
     x = features_of(NemoFbank(80, 0), speech, 16 * 14)
     x = np.concatenate([np.zeros((9, 80), np.float32), x])
     states = [np.zeros((1, 2, 3, 4), np.float32), np.zeros((1, 2, 4, 3), np.float32)]
-    states.append(np.zeros(1, np.int64))
-    names = [one.name for one in model._session.get_inputs()]
-    rows = []
-    for start in range(0, 16 * 13, 16):
-        given = [x[None, start : start + 25].transpose(0, 2, 1), np.array([25])]
-        logprobs, _, *states = model._session.run(
-            None, dict(zip(names, [*given, *states], strict=True))
-        )
-        rows.append(logprobs[0])
-    np.testing.assert_allclose(
-        model.encode([speech])[0], np.concatenate(rows)[:25], atol=1e-6
-    )
+
+    def inputs(turn, states):
+        window = x[None, 16 * turn : 16 * turn + 25].transpose(0, 2, 1)
+        return [window, np.array([25]), *states]
+
+    rows = rows_by_hand(model, [*states, np.zeros(1, np.int64)], 13, inputs)
+    np.testing.assert_allclose(model.encode([speech])[0], rows[:25], atol=1e-6)
 
 
 def test_wenet_masks_the_past_that_is_not_there(streaming, speech):
     """Chunks of 4, 2 to the left: the offset starts at 8, the mask fills up."""
     model = streaming["wenet_ctc"]
     x = features_of(KaldiFbank(32768, 0), speech, 16 * 13 + 19)
-    attention = np.zeros((2, 1, 8, 8), np.float32)
-    convolution = np.zeros((2, 1, 4, 2), np.float32)
-    names = [one.name for one in model._session.get_inputs()]
-    rows = []
-    for turn in range(13):
+    states = [np.zeros((2, 1, 8, 8), np.float32), np.zeros((2, 1, 4, 2), np.float32)]
+
+    def inputs(turn, states):
         there = [False] * (8 - 4 * min(turn, 2)) + [True] * (4 * min(turn, 2) + 4)
-        given = [
-            x[None, 16 * turn : 16 * turn + 19],
-            np.array([8 + 4 * turn]),
-            np.array([8]),
-            attention,
-            convolution,
-            np.array(there)[None, None],
-        ]
-        logprobs, attention, convolution = model._session.run(
-            None, dict(zip(names, given, strict=True))
-        )
-        rows.append(logprobs[0])
-    np.testing.assert_allclose(
-        model.encode([speech])[0], np.concatenate(rows)[:50], atol=1e-5
-    )
+        window = x[None, 16 * turn : 16 * turn + 19]
+        offset, cache = np.array([8 + 4 * turn]), np.array([8])
+        return [window, offset, cache, *states, np.array(there)[None, None]]
+
+    rows = rows_by_hand(model, states, 13, inputs)
+    np.testing.assert_allclose(model.encode([speech])[0], rows[:50], atol=1e-5)
 
 
 def test_nemo_features_are_those_of_nemo(speech):
-    """Features are onnx-asr's for whole utterances, up to normalisation."""
     pytest.importorskip("kaldi_native_fbank")
     preprocessors = pytest.importorskip("onnx_asr.preprocessors.numpy_preprocessor")
     features = NemoFbank(80, 0)
@@ -330,15 +311,17 @@ def test_what_is_no_model_lists_the_kinds_tried(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "make"), (("onnxruntime", "onnx"), ("onnx_asr.loader", "nemo"))
+    ("name", "package"),
+    (
+        ("onnxruntime", "onnxruntime"),
+        ("onnx_asr.loader", "onnx-asr==0.12.0 onnxruntime"),
+    ),
 )
-def test_what_is_not_installed_is_named(tmp_path, monkeypatch, name, make):
-    if make == "onnx":
+def test_what_is_not_installed_is_named(tmp_path, monkeypatch, name, package):
+    model = tiny.nemo_folder(tmp_path)
+    if name == "onnxruntime":
         model = tiny.waveform_model(tmp_path / "m.onnx")
-    else:
-        model = tiny.nemo_folder(tmp_path)
     monkeypatch.setitem(sys.modules, name, None)
-    package = "onnxruntime" if make == "onnx" else "onnx-asr==0.12.0 onnxruntime"
     with pytest.raises(BackendError, match=f"pip install {package}"):
         load_model(model)
 

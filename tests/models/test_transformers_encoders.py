@@ -55,7 +55,6 @@ def model(folder):
 
 @pytest.fixture(scope="module")
 def bare(folder):
-    """The model and its processor, as Transformers loads them."""
     theirs = transformers.Wav2Vec2ForCTC.from_pretrained(folder).eval()
     return theirs, transformers.Wav2Vec2Processor.from_pretrained(folder)
 
@@ -129,7 +128,6 @@ def test_a_processor_that_tells_too_little():
 
 
 def test_parakeets_frame_is_hops_times_subsampling():
-    """ParakeetForCTC keeps both in places of its own."""
     config = transformers.ParakeetCTCConfig(vocab_size=7, pad_token_id=6)
     extractor = SimpleNamespace(sampling_rate=16000, hop_length=160)
     tokenizer = SimpleNamespace(get_vocab=lambda: VOCAB | {"<pad>": 6, "-": 0})
@@ -180,8 +178,6 @@ def test_a_bundle_as_torchaudio_has_them(speech):
 
 
 class Nemo(torch.nn.Module):
-    """Stand-in for `EncDecCTCModel`, called like it."""
-
     def __init__(self):
         super().__init__()
         self.scale = torch.nn.Parameter(torch.ones(1))

@@ -47,9 +47,15 @@ def openai_client(server):
         yield client
 
 
+@pytest.fixture(scope="session")
+def heard():
+    """Noise of 48 kHz that the microphone of `browser` hears: unlike itself later."""
+    return np.random.default_rng(0).normal(0, 0.1, 48000 * 8)
+
+
 @pytest.fixture(scope="module")
-def launch(tmp_path_factory):
-    """Starts Chromium with a microphone that hears these samples, once each time.
+def browser(tmp_path_factory, heard):
+    """Chromium with a microphone that hears these samples, once each time.
 
     A module each: while Playwright runs, its thread counts as inside an event loop, and
     `asyncio.run` of tests behind it would be refused.
@@ -58,34 +64,16 @@ def launch(tmp_path_factory):
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("no browser is installed")
-    folder = tmp_path_factory.mktemp("microphones")
+    path = tmp_path_factory.mktemp("microphone") / "heard.wav"
+    path.write_bytes(wav_bytes(heard, rate=48000))
+    flags = [
+        "--no-sandbox",
+        "--use-fake-ui-for-media-stream",
+        "--use-fake-device-for-media-stream",
+        f"--use-file-for-fake-audio-capture={path}%noloop",
+    ]
     with playwright.sync_playwright() as play:
-
-        def launch(heard, rate):
-            path = folder / f"{len(list(folder.iterdir()))}.wav"
-            path.write_bytes(wav_bytes(heard, rate=rate))
-            flags = [
-                "--no-sandbox",
-                "--use-fake-ui-for-media-stream",
-                "--use-fake-device-for-media-stream",
-                f"--use-file-for-fake-audio-capture={path}%noloop",
-            ]
-            return play.chromium.launch(executable_path=chromium, args=flags)
-
-        yield launch
-
-
-@pytest.fixture(scope="session")
-def heard():
-    """Noise of 48 kHz that the microphone of `browser` hears: unlike itself later."""
-    return np.random.default_rng(0).normal(0, 0.1, 48000 * 8)
-
-
-@pytest.fixture(scope="module")
-def browser(launch, heard):
-    browser = launch(heard, 48000)
-    yield browser
-    browser.close()
+        yield play.chromium.launch(executable_path=chromium, args=flags)
 
 
 @pytest.fixture
@@ -93,13 +81,12 @@ def open_page(browser):
     """Opens the page of a server; the browser must have had nothing to complain of."""
     contexts = []
 
-    def open_page(address, script="", in_browser=browser, **options):
-        context = in_browser.new_context(**options)
+    def open_page(address, script="", **options):
+        context = browser.new_context(**options)
         context.grant_permissions(["clipboard-read", "clipboard-write", "microphone"])
         contexts.append(context)
         page = context.new_page()
-        page.complaints, page.asked = [], []
-        page.on("request", lambda request: page.asked.append(request.url))
+        page.complaints = []
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on(
             "console",

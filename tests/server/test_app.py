@@ -35,18 +35,6 @@ def locked():
         yield running
 
 
-def test_health_and_ready(server):
-    assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
-    answer = httpx.get(f"{server.url}/ready")
-    assert answer.status_code == 200
-    assert answer.json() == {
-        "ready": True,
-        "reason": None,
-        "streams": 0,
-        "max_streams": 256,
-    }
-
-
 def test_unknown_paths_and_methods_are_said_in_one_form(server):
     assert error_of(httpx.get(f"{server.url}/nothing"))["type"] == "not_found_error"
     answer = httpx.post(f"{server.url}/health")
@@ -54,19 +42,14 @@ def test_unknown_paths_and_methods_are_said_in_one_form(server):
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
-def test_the_page_is_served_under_its_policy(server):
+def test_the_page_is_served_under_its_policy_or_not_at_all(server):
     answer = httpx.get(f"{server.url}/")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
-
-
-def test_there_may_be_no_page():
-    from wfstdec.server.app import make_app
-
     service = still_service()
-    with serving(service, make_app(service, page=False)) as running:
+    with serving(service, access.make_app(service, page=False)) as running:
         assert httpx.get(f"{running.url}/").status_code == 404
 
 
@@ -81,7 +64,7 @@ def test_ready_says_why_not():
             return answer.json()["reason"]
 
         assert reason() == "warming"
-        assert httpx.get(f"{running.url}/health").status_code == 200
+        assert httpx.get(f"{running.url}/health").json() == {"status": "ok"}
         answer = httpx.get(f"{running.url}/v1/models")
         assert answer.status_code == 503 and error_of(answer)["code"] == "warming"
         assert int(answer.headers["retry-after"]) > 0
@@ -90,13 +73,11 @@ def test_ready_says_why_not():
         service.engine.streams = 2
         assert reason() == "full"
         service.engine.streams = 1
-        assert reason() is None
+        answer = httpx.get(f"{running.url}/ready").json()
+        assert answer == {"ready": True, "reason": None, "streams": 1, "max_streams": 2}
         service.draining = True
         assert reason() == "draining"
     assert service.engine.calls == ["start", "warm", "stop"]
-
-
-# Keys
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "Token", "bearer", "TOKEN"])
@@ -132,7 +113,6 @@ def test_keys_are_compared_in_constant_time(monkeypatch):
 
 
 async def _echo(websocket):
-    """Accept as a protocol does, and say what was offered."""
     await websocket.accept(subprotocol=websocket.scope[access.SUBPROTOCOL])
     await websocket.send_text("in")
     await websocket.close(1000)
@@ -143,7 +123,6 @@ async def _hello(request):
 
 
 def echo_app(service):
-    """A protocol of two lines behind the middleware of the app."""
     routes = [
         WebSocketRoute("/v1/echo", _echo),
         Route("/v1/hello", _hello, methods=["GET", "POST"]),
@@ -162,33 +141,17 @@ def echoing():
         yield running
 
 
-@pytest.mark.parametrize(
-    "offered, answered",
-    [
-        (["token", KEY], "token"),
-        (["bearer", KEY], "bearer"),
-    ],
-)
-def test_browsers_send_the_key_as_a_subprotocol(echoing, offered, answered):
-    with connect(f"{echoing.ws}/v1/echo", subprotocols=offered) as socket:
-        assert socket.recv() == "in" and socket.subprotocol == answered
-
-
-def test_a_handshake_with_the_key_in_a_header(echoing):
-    headers = {"Authorization": f"Token {KEY}"}
-    with connect(f"{echoing.ws}/v1/echo", additional_headers=headers) as socket:
-        assert socket.recv() == "in" and socket.subprotocol is None
+@pytest.mark.parametrize("scheme", ["token", "bearer", None])
+def test_browsers_send_the_key_as_a_subprotocol_others_as_a_header(echoing, scheme):
+    given = {"subprotocols": [scheme, KEY]}
+    if scheme is None:
+        given = {"additional_headers": {"Authorization": f"Token {KEY}"}}
+    with connect(f"{echoing.ws}/v1/echo", **given) as socket:
+        assert socket.recv() == "in" and socket.subprotocol == scheme
 
 
 @pytest.mark.parametrize(
-    "offered",
-    [
-        None,
-        ["token"],
-        ["token", "wrong"],
-        ["other", KEY],
-        ["realtime", KEY],
-    ],
+    "offered", [None, ["token"], ["token", "wrong"], ["other", KEY]]
 )
 def test_a_handshake_without_the_key_is_refused_in_words(echoing, offered, caplog):
     with pytest.raises(InvalidStatus) as refused:
@@ -199,25 +162,19 @@ def test_a_handshake_without_the_key_is_refused_in_words(echoing, offered, caplo
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
-# Origins
-
-
 @pytest.mark.parametrize(
     "origin, host, same",
     [
         ("http://a.example", "a.example", True),
-        ("https://a.example", "a.example", True),  # a proxy ends TLS
-        ("https://a.example", "a.example:443", True),
+        ("https://a.example", "a.example:443", True),  # a proxy ends TLS
         ("http://a.example:8000", "a.example:8000", True),
         ("http://A.example", "a.EXAMPLE", True),
         ("http://[::1]:80", "[::1]", True),
         ("http://a.example:8000", "a.example:8001", False),
         ("http://a.example:8000", "a.example", False),
         ("http://a.example.evil", "a.example", False),
-        ("http://evil", "a.example", False),
         ("null", "a.example", False),
         ("", "", False),
-        ("null", "", False),
         ("http://a.example:x", "a.example:x", False),
         ("http://[", "[", False),
     ],
@@ -268,13 +225,9 @@ def test_listed_pages_may_ask_with_a_key(locked):
     answer = httpx.options(url, headers={**asked, "Origin": "https://evil"})
     assert answer.status_code == 400
     assert "access-control-allow-origin" not in answer.headers
-
-
-def test_a_listed_page_can_read_why_it_was_refused(locked):
-    headers = {"Origin": "https://other.example"}
-    answer = httpx.get(f"{locked.url}/v1/models", headers=headers)
-    assert answer.status_code == 401
-    assert answer.headers["access-control-allow-origin"] == "https://other.example"
+    refused = httpx.get(f"{locked.url}/v1/models", headers={"Origin": asked["Origin"]})
+    assert refused.status_code == 401  # which the page can read
+    assert refused.headers["access-control-allow-origin"] == asked["Origin"]
 
 
 def test_a_star_lets_all_pages_in():
@@ -282,9 +235,6 @@ def test_a_star_lets_all_pages_in():
         answer = httpx.get(f"{running.url}/ready", headers={"Origin": "http://any"})
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == "*"
-
-
-# Sizes
 
 
 def words_of(length):
@@ -302,7 +252,6 @@ def test_long_addresses_are_served(echoing, length):
 
 @pytest.mark.parametrize("length", [140_000, 190_000, 300_000, 3_000_000])
 def test_longer_addresses_are_refused_in_words(echoing, length):
-    """Addresses come by one read or by many: 414 where all of it was read."""
     for path, upgrade in (("/v1/hello", ""), ("/v1/echo", UPGRADE)):
         status, body = raw(
             echoing.port, f"GET {path}?{words_of(length)} HTTP/1.1\r\n{upgrade}"
@@ -326,7 +275,6 @@ UPGRADE = (
 
 
 def raw(port, head):
-    """Send a request as it is; the status, and the body of an answer with a length."""
     head += f"Host: x\r\nAuthorization: Bearer {KEY}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), 10) as connection:
         try:
@@ -380,9 +328,6 @@ def test_bodies_that_nobody_reads_are_refused(server):
     assert answer.status_code == 413 and error_of(answer)["message"]
 
 
-# Measures and the log
-
-
 def counted(text):
     return {
         (sample.name, *sorted(sample.labels.values())): sample.value
@@ -397,14 +342,9 @@ def test_measures_are_read_and_counted():
         headers = {"Authorization": f"Bearer {KEY}"}
         metrics = service.metrics
         metrics.round_streams.observe(3)
-        metrics.round_encoder.observe(0.004)
-        metrics.round_decoder.observe(0.002)
         metrics.queue.observe(0.03)
-        metrics.final.observe(0.15)
         metrics.audio.inc(2.5)
         metrics.errors.labels("audio").inc()
-        metrics.refused.labels("full").inc()
-        metrics.file_audio.inc(60)
         httpx.get(f"{running.url}/v1/models")
         httpx.get(f"{running.url}/a-secret-path", headers=headers)
         service.engine.streams = 7
@@ -413,16 +353,10 @@ def test_measures_are_read_and_counted():
         found = counted(answer.text)
     assert found["wfstdec_streams",] == 7 and found["wfstdec_ready",] == 1
     assert found["wfstdec_round_streams_sum",] == 3
-    assert found["wfstdec_round_encoder_seconds_sum",] == 0.004
-    assert found["wfstdec_round_decoder_seconds_count",] == 1
     assert found["wfstdec_queue_seconds_bucket", "0.05"] == 1
     assert found["wfstdec_queue_seconds_bucket", "0.025"] == 0
-    assert found["wfstdec_final_seconds_bucket", "0.2"] == 1
-    assert found["wfstdec_final_seconds_bucket", "0.1"] == 0
     assert found["wfstdec_audio_seconds_total",] == 2.5
-    assert found["wfstdec_file_audio_seconds_total",] == 60
     assert found["wfstdec_errors_total", "audio"] == 1
-    assert found["wfstdec_refused_total", "full"] == 1
     assert found["wfstdec_refused_total", "key"] == 1
     assert found["wfstdec_request_seconds_count", "404", "other"] == 1
     assert "a-secret-path" not in answer.text
@@ -438,12 +372,8 @@ def test_the_log_has_neither_keys_nor_queries(echoing, caplog):
         ) as socket:
             socket.recv()
         wait_until(lambda: "WS /v1/echo 1000" in caplog.text)
-        server_lines = [
-            record.getMessage()
-            for record in caplog.records
-            if record.name.startswith(("wfstdec", "uvicorn"))
-        ]
-    lines = "\n".join(server_lines)
+        ours = [r for r in caplog.records if r.name.startswith(("wfstdec", "uvicorn"))]
+    lines = "\n".join(record.getMessage() for record in ours)
     assert "GET /v1/hello 200" in lines and "WS /v1/echo 1000" in lines
     assert r"/v1/hello\nforged 404" in lines
     for secret in (KEY, "Geheim", "t0ken"):

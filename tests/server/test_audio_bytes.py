@@ -25,7 +25,6 @@ SOUND = (
 
 
 def samples_of(audio, data, sizes, step_s=0.7):
-    """Samples of bytes that are given in parts, and taken in parts."""
     parts, at = [], 0
     for size in sizes:
         audio = audio.give(data[at : at + size], 0.0)
@@ -43,7 +42,6 @@ def samples_of(audio, data, sizes, step_s=0.7):
 
 
 def cuts(size, seed):
-    """Sizes that add up: all at once, small ones, of any size."""
     rng = np.random.default_rng(seed)
     if seed == 0:
         return [size]
@@ -61,7 +59,6 @@ def container(most_s=10.0):
     return open_bytes(None, RATE, 1, RATE, most_s, lambda: None)
 
 
-# ----------------------------------------------------------------- encodings
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 44100, 48000])
 @pytest.mark.parametrize("channels", [1, 2])
 def test_samples_are_those_of_a_file_however_they_are_cut(rate, channels):
@@ -81,7 +78,6 @@ def test_samples_are_those_of_a_file_however_they_are_cut(rate, channels):
 
 @pytest.mark.parametrize(("encoding", "subtype"), [("mulaw", "ULAW"), ("alaw", "ALAW")])
 def test_telephone_codes_are_those_of_the_standard(encoding, subtype):
-    """All 256 codes, as libsndfile reads them."""
     codes = bytes(range(256))
     expected, _ = soundfile.read(
         io.BytesIO(codes),
@@ -95,7 +91,6 @@ def test_telephone_codes_are_those_of_the_standard(encoding, subtype):
 
 
 def test_a_part_of_a_sample_waits_for_the_rest_of_it():
-    """Half a sample waits, even if the client ends an utterance in between."""
     audio = raw("linear16", RATE, 2)
     data = np.arange(8, dtype="<i2").tobytes()
     audio.give(data[:5], 1.0)
@@ -109,7 +104,6 @@ def test_a_part_of_a_sample_waits_for_the_rest_of_it():
     assert np.array_equal(samples, np.array([2.5, 4.5, 6.5], np.float32) / 2**15)
 
 
-# ----------------------------------------------------------------- containers
 @pytest.mark.parametrize(
     "subtype",
     ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW"],
@@ -190,7 +184,6 @@ def test_a_small_file_of_many_hours_fills_no_memory():
     audio.close()
 
 
-# ----------------------------------------------------------------- faults
 @pytest.mark.parametrize(
     ("data", "match"),
     [

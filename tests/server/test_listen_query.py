@@ -78,36 +78,27 @@ def test_what_others_know_is_named():
 
 def test_what_may_be_otherwise_than_thought_is_a_warning():
     assert "'de', the server hears 'en'" in read("language=de").warnings[0]
-    assert not read("language=EN_us").warnings
+    assert not read("language=EN_us&channels=2&channels=2").warnings
     assert "encoding=linear16" in read("sample_rate=8000").warnings[0]
-
-
-def test_the_same_value_twice_is_once():
-    assert read("channels=2&channels=2").settings.channels == 2
 
 
 @pytest.mark.parametrize(
     ("query", "param", "said"),
     [
         ("encoding=opus", "encoding", "found 'opus', expected linear16, mulaw, alaw"),
-        ("encoding=", "encoding", "found '', expected"),
         ("sample_rate=fast", "sample_rate", "expected a whole number"),
         ("sample_rate=-1", "sample_rate", "expected a whole number"),
-        ("sample_rate=1e4", "sample_rate", "expected a whole number"),
         ("sample_rate=1_000", "sample_rate", "expected a whole number"),
         ("sample_rate=٤٨٠٠٠", "sample_rate", "expected a whole number"),
         ("sample_rate=999", "sample_rate", "expected 1000 to 384000"),
         ("sample_rate=99999999999999999", "sample_rate", "expected a whole number"),
         ("channels=0", "channels", "expected 1 to 8"),
-        ("channels=99", "channels", "expected 1 to 8"),
         ("channels=1&channels=2", "channels", "'2' beside '1', expected one value"),
         ("interim_results=maybe", "interim_results", "expected true or false"),
         ("vad_events=1", "vad_events", "expected true or false"),
         ("endpointing=-3", "endpointing", "expected milliseconds, 0 to 60000, or fals"),
         ("endpointing=60001", "endpointing", "0 to 60000"),
-        ("endpointing=", "endpointing", "milliseconds"),
         ("utterance_end_ms=999&interim_results=true", "utterance_end_ms", "1000 to"),
-        ("utterance_end_ms=0&interim_results=true", "utterance_end_ms", "1000 to"),
         ("utterance_end_ms=1000", "utterance_end_ms", "expected interim_results=true"),
         ("keyterm=", "keyterm", "expected a string of words"),
         ("keywords=a:lots", "keywords", "expected 'word' or 'word:bonus'"),
@@ -118,12 +109,8 @@ def test_what_is_wrong_is_said(query, param, said):
     with pytest.raises(RequestError) as found:
         read(query)
     problem = found.value
-    assert (problem.status, problem.param, problem.code) == (
-        400,
-        param,
-        "invalid_value",
-    )
-    assert said in problem.message
+    assert (problem.status, problem.code) == (400, "invalid_value")
+    assert problem.param == param and said in problem.message
 
 
 def test_limits_hold_for_keyterms():

@@ -1,6 +1,5 @@
 """`WS /v1/listen` with Deepgram's own SDK, unmodified, in what its users do."""
 
-import asyncio
 import threading
 
 import numpy as np
@@ -47,7 +46,6 @@ def client(server, kind="DeepgramClient", key="secret"):
 
 
 def talk(server, say, **query):
-    """Collect all that comes back while `say(socket)` is said."""
     found = []
     with client(server).listen.v1.connect(**query) as socket:
         thread = threading.Thread(target=lambda: found.extend(socket))
@@ -73,7 +71,6 @@ def text_of(found):
 
 
 def test_words_are_boosted_and_changed_under_way(server, speech):
-    """A bonus of a word beside every other: it is heard where it was not."""
     rows = speech(6, 1)
 
     def say(change):
@@ -129,32 +126,6 @@ def test_events_of_speech(server):
     ]
     assert ends[-1].last_word_end == pytest.approx(words[-1].end, abs=0.021)
     assert len({one.last_word_end for one in ends}) == len(ends)
-
-
-def test_the_asynchronous_client(server, speech):
-    async def run():
-        found = []
-        async with client(server, "AsyncDeepgramClient").listen.v1.connect(
-            **RAW, interim_results="true"
-        ) as socket:
-
-            async def read():
-                async for message in socket:
-                    found.append(message)
-
-            reader = asyncio.create_task(read())
-            for part in np.array_split(speech(5, 3), 20):
-                await socket.send_media(bytes_of(part))
-                await asyncio.sleep(0.01)
-            await socket.send_close_stream()
-            await asyncio.wait_for(reader, 30)
-        return found
-
-    found = asyncio.run(run())
-    assert isinstance(found[-1], ListenV1Metadata)
-    assert text_of(found) and any(
-        one.is_final is False for one in of_kind(found, ListenV1Results)
-    )
 
 
 @pytest.mark.parametrize(

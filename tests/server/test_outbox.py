@@ -7,8 +7,6 @@ from wfstdec.server.stream import Outbox
 
 
 def taken(outbox):
-    """Take all that is given out now."""
-
     async def take():
         found = []
         while len(outbox):

@@ -25,31 +25,6 @@ AudioBufferSourceNode.prototype.start = function () {
   start.call(this);
 };
 """
-LOOK_AT_CONTRAST = r"""() => {
-  const rgb = (text) => text.match(/[\d.]+/g).map(Number);
-  const light = (colour) => {
-    const [r, g, b] = colour.slice(0, 3).map((c) => c / 255)
-      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ground = (part) => {
-    for (; part; part = part.parentElement) {
-      const colour = rgb(getComputedStyle(part).backgroundColor);
-      if (colour.length < 4 || colour[3] === 1) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const found = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const part = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || !part.checkVisibility()) continue;
-    const pair = [light(rgb(getComputedStyle(part).color)), light(ground(part))];
-    const [low, high] = pair.sort((a, b) => a - b);
-    found.push([walker.currentNode.data.trim(), (high + 0.05) / (low + 0.05)]);
-  }
-  return found;
-}"""
 
 
 @pytest.fixture
@@ -304,16 +279,12 @@ def test_a_dropped_file_is_words_and_subtitles(short, open_page):
     [form] = short.script.forms
     assert form["bytes"] == 5 and form["response_format"] == "verbose_json"
     assert form["boosts"] == '{"zzyzx":3,"new york":null}'
-    words = [
-        word_of(one["word"], one["start"], one["end"]) for said in SHORT for one in said
-    ]
-    for kind, text in (("SRT", srt_text(words)), ("VTT", vtt_text(words))):
+    words = [word_of(w["word"], w["start"], w["end"]) for said in SHORT for w in said]
+    forms = {"SRT": srt_text(words), "VTT": vtt_text(words)}
+    for kind, text in (forms | {"Text": "one two\nthree\n"}).items():
         page.get_by_role("button", name=f"Copy as {kind}").click()
         expect(page.locator("#condition")).to_have_text(f"Copied as {kind}")
         assert page.evaluate("navigator.clipboard.readText()") == text
-    page.get_by_role("button", name="Copy as Text").click()
-    expect(page.locator("#condition")).to_have_text("Copied as Text")
-    assert page.evaluate("navigator.clipboard.readText()") == "one two\nthree\n"
     page.get_by_role("button", name="Clear").click()
     expect(page.locator(".recording")).to_have_count(0)
     expect(page.locator("#empty")).to_be_visible()
@@ -357,15 +328,11 @@ def test_subtitles_are_cut_as_the_server_cuts_them(short, open_page):
             assert page.evaluate(f"words => wfstdecPage.{kind}(words)", given) == text
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1440])
-def test_all_text_has_contrast_and_nothing_scrolls_sideways(
-    short, open_page, width, scheme, tmp_path
-):
+def test_nothing_scrolls_sideways_moves_or_is_too_small(short, open_page, width):
     page = open_page(
         short.address,
         viewport={"width": width, "height": 800},
-        color_scheme=scheme,
         reduced_motion="reduce",
     )
     page.evaluate(
@@ -374,19 +341,14 @@ def test_all_text_has_contrast_and_nothing_scrolls_sideways(
     page.fill("#boosts", "antidisestablishmentarianism" * 4)
     listen_until(page, "two")
     drop(page, "a-name-without-any-place-to-break-" * 4 + ".wav", b"sound")
-    page.get_by_role("button", name="two", exact=True).first.click()
     expect(page.locator(".recording").last).to_contain_text("three")
     assert page.evaluate("document.getAnimations().length") == 0
-    low = {text: c for text, c in page.evaluate(LOOK_AT_CONTRAST) if c < 4.5}
-    assert not low
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    assert wide <= width
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     small = page.locator("button:visible").evaluate_all(
         "all => all.filter((one) => one.getBoundingClientRect().height < 24)"
         ".map((one) => one.textContent)"
     )
     assert not small
-    page.screenshot(path=tmp_path / f"{width}-{scheme}.png", full_page=True)
     end(page)
 
 
@@ -411,11 +373,8 @@ def test_everything_is_reached_by_keyboard(short, open_page):
     assert reached == wanted
 
 
-def test_the_page_asks_nobody_else_and_takes_no_name_of_the_window(short, open_page):
+def test_the_page_takes_no_name_of_the_window(short, open_page):
     page = open_page(short.address)
-    drop(page, "talk.wav", b"sound")
-    expect(page.locator(".recording")).to_contain_text("three")
-    assert all(url.startswith((short.address, "data:")) for url in page.asked)
     ids = page.locator("[id]").evaluate_all("all => all.map((one) => one.id)")
     page.goto("about:blank")
     assert page.evaluate("ids => ids.filter((id) => id in window)", ids) == []

@@ -34,8 +34,6 @@ from wfstdec.server.uvicorn_server import open_socket
 
 
 class DeferredSignals:
-    """An app whose requests and streams last until they are let go."""
-
     def __init__(self, service):
         self.let_go, self.begun = threading.Event(), 0
         self.app = Starlette(
@@ -252,9 +250,6 @@ def test_tls_and_the_headers_of_proxies(tmp_path, caplog):
             assert httpx.get(f"{url}/", headers=own, verify=trust).status_code == 200
             wait_until(lambda: "GET / 200" in caplog.text)
         assert ("203.0.113.9 GET / 200" in caplog.text) == believed
-
-
-# Flags
 
 
 def given(*flags):

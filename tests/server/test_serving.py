@@ -36,8 +36,6 @@ def searching(graph):
 
 
 class Program:
-    """The server as a process; its lines, and its end."""
-
     def __init__(self, *flags, model=MODEL, env=None, **popen):
         command = [sys.executable, "-m", "wfstdec", "serve", str(model), "--port", "0"]
         command += flags
@@ -71,8 +69,6 @@ class Program:
 
 
 def listen_until_drained(program, rows, num):
-    """Streams under way when the signal comes; their messages and close codes."""
-
     async def one(begun):
         found = []
         url = f"{program.url.replace('http', 'ws')}/v1/listen?{LINEAR16}"
@@ -136,7 +132,6 @@ def test_a_job_in_the_background_ignores_ctrl_c(graph):
 
 
 def test_the_tokens_named_are_those_of_the_model(graph, decoder, tmp_path):
-    """`--tokens` and `--blank` tell of the model, whatever the decoder."""
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     tokens = decoder.graph.tokens
@@ -154,7 +149,6 @@ def test_the_tokens_named_are_those_of_the_model(graph, decoder, tmp_path):
 
 def test_what_is_wrong_is_said_in_a_line(graph, tmp_path, capsys):
     for flags, told in (
-        (["--max-streams", "0"], "streams=0, expected 1"),
         (["--key-file", str(tmp_path / "nowhere")], "nowhere"),
         (["--ssl-certfile", "cert.pem"], "cert.pem"),
     ):

@@ -3,7 +3,7 @@
 import numpy as np
 from wav_files import wav_bytes
 
-from tools.bench.row_encoder import RowEncoder, audio_of_rows, rounded_rows
+from tools.bench.row_encoder import audio_of_rows, rounded_rows
 from wfstdec.server.stream import BoostsChanged, Finished, Words
 
 SHIFT_S = 0.02
@@ -31,7 +31,6 @@ def bytes_of(rows):
 
 
 def wav_of(rows):
-    """Rows as a WAV file of the same samples."""
     return wav_bytes(np.frombuffer(bytes_of(rows), "<i2") / 32768)
 
 
@@ -100,14 +99,3 @@ def plain(hypothesis, first):
         (w.text, w.start_frame + first, w.end_frame + first) for w in hypothesis.words
     ]
     return hypothesis.total_cost, words, [w.confidence for w in hypothesis.words]
-
-
-class FaultyEncoder(RowEncoder):
-    """Takes audio whose first sample of a row is 32,767 for a reason to fail."""
-
-    def encode(self, waveforms):
-        found = super().encode(waveforms)
-        for rows in found:
-            if (rows[:, 0] > 2000).any():
-                raise RuntimeError("the network is on fire")
-        return found

@@ -29,7 +29,6 @@ OTHER = "otherwise"
 
 
 def timed(utterances=UTTERANCES):
-    """Words with times, utterance by utterance."""
     at, found = 0.3, []
     for utterance in utterances:
         words = []
@@ -53,12 +52,7 @@ def _word(text, start, end, confidence):
 
 @dataclass
 class Streamed:
-    """Record of a stream: what it was sent.
-
-    Attributes:
-        query: Of its handshake.
-        audio: Its samples, int16.
-    """
+    """Record of a stream: the query of its handshake, and its samples, int16."""
 
     query: dict
     audio: bytearray = field(default_factory=bytearray)
@@ -78,35 +72,17 @@ class Streamed:
 
 @dataclass
 class Script:
-    """Script of the server, and what it was sent.
-
-    Attributes:
-        utterances: Words with times, as `timed` makes them.
-        key: What clients have to send; None for nothing.
-        later: The same, of streams after the first; None for the same again.
-        closes: Codes to close streams with, one each, after `close_s` of audio.
-        held_s: Words come as if no more audio than this had come.
-        unknown: Words that boosts warn of.
-        settles: Whether words become final before their utterance ends.
-        refuses: Status and headers of answers to files, one each, before words come.
-        nbest: Whether utterances end with another reading.
-        hypotheses: Of files, as they are answered with.
-        streams: Query of each stream, and the samples that it brought.
-        configured: Messages of `Configure`.
-        forms: Fields of requests with files.
-    """
+    """Script of the server, and what it was sent."""
 
     utterances: list = field(default_factory=timed)
-    key: str | None = None
-    later: list | None = None
-    closes: list = field(default_factory=list)
+    key: str | None = None  # what clients have to send
+    later: list | None = None  # utterances of streams after the first; None: the same
+    closes: list = field(default_factory=list)  # codes, after `close_s` of audio each
     close_s: float = 1.0
-    held_s: float = float("inf")
-    unknown: tuple = ()
-    settles: bool = True
-    refuses: list = field(default_factory=list)
-    nbest: bool = True
-    hypotheses: list = field(default_factory=list)
+    held_s: float = float("inf")  # words come as if no more audio than this had come
+    unknown: tuple = ()  # words that boosts warn of
+    refuses: list = field(default_factory=list)  # answers to files, before words come
+    hypotheses: list = field(default_factory=list)  # of files
     streams: list = field(default_factory=list)
     configured: list = field(default_factory=list)
     forms: list = field(default_factory=list)
@@ -249,8 +225,6 @@ def cut(websocket):
 
 
 class _Said:
-    """Results by the clock of a stream's audio."""
-
     def __init__(self, script, utterances):
         self.script = script
         self.utterances = script.utterances if utterances is None else utterances
@@ -268,7 +242,7 @@ class _Said:
                 yield self.result(new, min(audio_s, end_s), True, True)
                 self.at, self.taken, self.shown = self.at + 1, 0, None
                 continue
-            if self.script.settles and len(new) >= 2:
+            if len(new) >= 2:
                 yield self.result(new[:1], new[0]["end"], True)
                 self.taken += 1
             elif new and heard != self.shown:
@@ -279,7 +253,7 @@ class _Said:
     def result(self, words, end_s, is_final, speech_final=False):
         text = " ".join(word["word"] for word in words)
         alternatives = [{"transcript": text, "confidence": 0.9, "words": words}]
-        if speech_final and self.script.nbest:
+        if speech_final:
             alternatives[0]["cost"] = 12.0
             other = {"transcript": f"{text} {OTHER}", "confidence": 0.0, "words": []}
             alternatives.append(other | {"cost": 13.5})

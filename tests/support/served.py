@@ -52,7 +52,6 @@ class StillEngine:
 
 
 def still_service(limits=None, **more):
-    """A service without a model."""
     engine = StillEngine()
     return Service(None, None, limits, name="still", engine=engine, **more)
 
@@ -103,7 +102,6 @@ async def say(socket, **message):
 
 
 async def answers(socket):
-    """All messages up to the close, whatever its code."""
     found = []
     with contextlib.suppress(ConnectionClosed):
         async for text in socket:
@@ -128,14 +126,12 @@ def listened(server, *messages, query=LINEAR16, pause_s=0.0):
 
 
 def post_file(server, data, timeout=60, **fields):
-    """Ask for the words of a file's bytes."""
     files = {"file": ("a", data)}
     url = f"{server.url}/v1/audio/transcriptions"
     return httpx.post(url, files=files, data=fields, timeout=timeout)
 
 
 def error_of(answer):
-    """The fields of an answer that is a problem."""
     error = answer.json()["error"]
     assert error.keys() == {"message", "type", "param", "code"}
     return error

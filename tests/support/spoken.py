@@ -4,8 +4,6 @@ A frame is 320 samples of the value `token / 8`; `logprobs` reads it back. How s
 is depends on the length of the audio, so that no window passes for a whole piece.
 """
 
-import threading
-
 import numpy as np
 from cli_files import TOKENS
 from wav_files import wav_bytes
@@ -57,24 +55,20 @@ def speech(seconds, seed=0):
 
 
 def write_wav(path, sound):
-    """Write 16-bit samples."""
     path.write_bytes(wav_bytes(sound))
     return path
 
 
 class SpokenEncoder(FunctionEncoder):
-    """The model; notes what it is given, and can be made to wait."""
+    """The model; notes the lengths of what it is given."""
 
     def __init__(self):
         table = token_table(TOKENS)
         super().__init__(logprobs, table, frame_shift_s=0.02, sample_rate=RATE)
         self.lengths = []
-        self.may_run = threading.Event()
-        self.may_run.set()
 
     def encode(self, waveforms):
         self.lengths += map(len, waveforms)
-        self.may_run.wait(10)
         return super().encode(waveforms)
 
 

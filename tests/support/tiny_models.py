@@ -54,7 +54,6 @@ def random_weights(seed, **shapes):
 
 
 def write_tokens(path, size, blank="<blk>", at=0):
-    """Write `token id` lines."""
     names = [f"t{i}" for i in range(size - 1)]
     names.insert(at % size if at >= 0 else size + at, blank)
     path.write_text("".join(f"{name} {i}\n" for i, name in enumerate(names)), "utf-8")
@@ -150,7 +149,6 @@ TONE = """g (int32[B, 2400, 1] signal, float16[B, 3] state)
 
 
 def tone_model(path, metadata=None):
-    """Write a model of T-one's shape."""
     weights = random_weights(4, w=(240, 4), bias_w=(4,), direction=(4,))
     weights |= {
         "shape": np.array([0, 10, 240]),
@@ -200,40 +198,36 @@ def _state_weights(seed, size, kernel):
     return weights | {"half": np.float32(0.5), "last_axes": np.array([1, 2])}
 
 
-def zipformer2_model(path, size=5, layers=(1, 2)):
-    """Write a model of icefall's streaming Zipformer2 CTC, two stacks."""
-    dims, left, kernels = [8, 12], [6, 3], [5, 3]
-    states, shapes = [], []
-    for stack, num in enumerate(layers):
-        key = value = 4
-        for layer in range(num):
-            tag = f"{stack}_{layer}"
-            kernel = kernels[stack] // 2
-            for name, shape, axis in (
-                ("key", [left[stack], "N", key], 1),
-                ("nonlin", [1, "N", left[stack], 3 * dims[stack] // 4], 1),
-                ("val1", [left[stack], "N", value], 1),
-                ("val2", [left[stack], "N", value], 1),
-                ("conv1", ["N", dims[stack], kernel], 0),
-                ("conv2", ["N", dims[stack], kernel], 0),
-            ):
-                states.append((f"{name}_{tag}", len(shape), axis))
-                shapes.append(shape)
-    states.append(("embed", 4, 0))
-    shapes.append(["N", 128, 3, 19])
-    form = [
-        f"float[{', '.join(map(str, shape))}] {name}"
-        for (name, _, _), shape in zip(states, shapes, strict=True)
-    ]
-    text = f"""g (float[N, 45, 80] x, {", ".join(form)}, int64[N] processed_lens)
-        => (float[N, 8, {size}] log_probs,
-            {
-        ", ".join(
-            one.rsplit(" ", 1)[0] + " new_" + one.rsplit(" ", 1)[1] for one in form
+def zipformer2_model(path, size=5):
+    """Write a model of icefall's streaming Zipformer2 CTC, stacks of 1 and 2 layers."""
+    states = {}
+    for tag, dim, left, kernel in (
+        ("0_0", 8, 6, 2),
+        ("1_0", 12, 3, 1),
+        ("1_1", 12, 3, 1),
+    ):
+        states |= {
+            f"key_{tag}": ([left, "N", 4], 1),
+            f"nonlin_{tag}": ([1, "N", left, 3 * dim // 4], 1),
+            f"val1_{tag}": ([left, "N", 4], 1),
+            f"val2_{tag}": ([left, "N", 4], 1),
+            f"conv1_{tag}": (["N", dim, kernel], 0),
+            f"conv2_{tag}": (["N", dim, kernel], 0),
+        }
+    states["embed"] = ["N", 128, 3, 19], 0
+
+    def form(prefix):
+        return ", ".join(
+            f"float[{', '.join(map(str, shape))}] {prefix}{name}"
+            for name, (shape, _) in states.items()
         )
-    }, int64[N] new_processed_lens) {{
+
+    moved = [(name, len(shape), axis) for name, (shape, axis) in states.items()]
+    text = f"""g (float[N, 45, 80] x, {form("")}, int64[N] processed_lens)
+        => (float[N, 8, {size}] log_probs, {form("new_")},
+            int64[N] new_processed_lens) {{
         level = ReduceMean<axes=[1, 2], keepdims=0>(x)
-        {_state_lines(states, "level")}
+        {_state_lines(moved, "level")}
         t = Transpose<perm=[0, 2, 1]>(x)
         y = Conv<strides=[4]>(t, w)
         yt = Transpose<perm=[0, 2, 1]>(y)
@@ -249,7 +243,7 @@ def zipformer2_model(path, size=5, layers=(1, 2)):
         "query_head_dims": "2,2",
         "value_head_dims": "2,2",
         "num_heads": "2,2",
-        "num_encoder_layers": ",".join(map(str, layers)),
+        "num_encoder_layers": "1,2",
         "cnn_module_kernels": "5,3",
         "left_context_len": "6,3",
         "T": 45,

@@ -55,7 +55,6 @@ def decoder(tmp_path_factory):
 
 
 def bits(hypothesis):
-    """All of a hypothesis that can differ."""
     return hypothesis.__getstate__() | {"_make": None}
 
 
@@ -71,10 +70,8 @@ def no_threads_left():
     return False
 
 
-# ----------------------------------------------------------------- whole recordings
 @needs_soundfile
 def test_short_audio_is_the_decoders_words_of_the_models_logprobs(decoder, tmp_path):
-    """Bit for bit, from arrays, files and bytes, in a run and alone."""
     model = SpokenEncoder()
     transcriber = wfstdec.Transcriber(model, decoder, workers=2)
     spoken_ones = [speech(seconds, seed) for seed, seconds in enumerate((1, 3, 8, 2))]
@@ -291,7 +288,6 @@ def test_a_decoder_of_another_model_is_refused(decoder):
         wfstdec.Transcriber(Other(frame_shift_s=0.04), decoder)
 
 
-# ----------------------------------------------------------------- joined lists
 def test_nbest_of_pieces_are_the_best_of_all_products():
     random = np.random.default_rng(1)
 
@@ -329,7 +325,6 @@ def test_lists_and_lattices_of_a_streaming_encoder_are_searched_again(decoder):
     assert bits(found.hypothesis)["words"] == best.words
 
 
-# ----------------------------------------------------------------- streams
 def finals_of(transcriber, sound, sizes):
     stream, finals, at = transcriber.stream(), [], 0
     for size in sizes:
@@ -341,7 +336,6 @@ def finals_of(transcriber, sound, sizes):
 
 @pytest.mark.parametrize("kind", [SpokenEncoder, SpokenStream])
 def test_finals_are_the_same_however_the_audio_comes(decoder, kind):
-    """In order, disjoint, each word once."""
     words, sound = speech(60, seed=11)
     random = np.random.default_rng(2)
     found = []
@@ -387,7 +381,6 @@ def test_partials_of_a_stream_grow(decoder):
     stream.close()
 
 
-# ----------------------------------------------------------------- which recordings
 def names_of(*places):
     return [source.name for source in find_recordings(places)]
 
