@@ -21,7 +21,7 @@ from wfstdec.errors import BackendError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 
-pytest_plugins = ("shares", "spread", "pytester")
+pytest_plugins = ("shares", "spread")
 PEERS = ("kaldi_decoder", "kenlm", "pynini", "flashlight")
 REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))
 GPU_TEST_S = 120.0

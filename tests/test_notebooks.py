@@ -20,10 +20,7 @@ def test_a_source_becomes_cells(tmp_path):
     source = tmp_path / "x.py"
     source.write_text("# %% [markdown]\n# # Head\n#\n# text\n\n# %%\na = 1\n\nb = a\n")
     found = make_notebook.read_source(source)
-    assert cells(found) == [
-        ("markdown", "# Head\n\ntext"),
-        ("code", "a = 1\n\nb = a"),
-    ]
+    assert cells(found) == [("markdown", "# Head\n\ntext"), ("code", "a = 1\n\nb = a")]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
@@ -45,7 +42,3 @@ def test_the_notebook_runs(source):
     printed = "".join(t for o in outputs for t in o.get("text", ()))
     assert "trie, merge sum" in printed and "WFST + names" in printed
     assert any("image/png" in output.get("data", {}) for output in outputs)
-
-
-def test_there_are_notebooks():
-    assert [path.stem for path in SOURCES] == ["compare_wfst_and_trie"]

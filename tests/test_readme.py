@@ -37,6 +37,8 @@ def test_it_is_for_a_first_visit():
     assert len(lines) <= README_LINES
     assert README.index("bash tools/demo.sh") < len("\n".join(lines[:40]))
     assert "(docs/README.md)" in README
+    for script in re.findall(r"^bash (\S+)", README, re.M):
+        assert (ROOT / script).is_file()
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     for page in PAGES[1:]:
         assert page.name == "README.md" or f"({page.name})" in index, page.name
@@ -94,11 +96,6 @@ def commands_in(text):
     """The commands of a block, a line each."""
     lines = text.replace("\\\n", " ").splitlines()
     return [line.strip() for line in lines if line.strip()]
-
-
-def test_the_scripts_exist():
-    for script in re.findall(r"^bash (\S+)", README, re.M):
-        assert (ROOT / script).is_file()
 
 
 def test_the_tools_are_listed():

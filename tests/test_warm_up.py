@@ -12,7 +12,7 @@ from wfstdec import warm_up as module
 from wfstdec.cli import graphs as command
 from wfstdec.cli.main import main
 from wfstdec.errors import BackendError
-from wfstdec.warm_up import ALL, USUAL, warm_up
+from wfstdec.warm_up import ALL, warm_up
 
 WARM = """
 import json, warnings
@@ -73,10 +73,6 @@ def test_ways_that_are_alike_run_in_one_process(monkeypatch, capfd):
 
 def _tell_process(name):
     return lambda: print(name, os.getpid(), file=sys.stderr, flush=True)
-
-
-def test_all_ways_are_more_than_the_usual_ones():
-    assert USUAL.keys() < ALL.keys()
 
 
 GIB = 2**30

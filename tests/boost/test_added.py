@@ -58,12 +58,6 @@ def test_words_come_with_their_pronunciations():
     assert oov.total([3, 1, 3]) == 8.0
 
 
-def test_the_order_of_a_list_changes_nothing():
-    entries = [BoostEntry("cab", ["c a b"], 1.0), BoostEntry("acc", ["a c c", "a c"])]
-    one, other = added_of(entries), added_of(entries[::-1])
-    assert rows(one) == rows(other)
-
-
 def test_bonuses_are_scaled():
     oov = added_of([BoostEntry("cab", ["c a b"], 4.0)], scale=0.5)
     assert rows(oov) == [("cab", (4, 2, 3), 2.0)]

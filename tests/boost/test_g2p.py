@@ -139,10 +139,7 @@ def test_a_sentencepiece_model_cuts_names(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("a cab ab cabs abc back cab cabs\n" * 30)
     sentencepiece.SentencePieceTrainer.train(
-        input=str(text),
-        model_prefix=str(tmp_path / "m"),
-        vocab_size=12,
-        minloglevel=2,
+        input=str(text), model_prefix=str(tmp_path / "m"), vocab_size=12, minloglevel=2
     )
     model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
     names = [model.id_to_piece(i) for i in range(model.get_piece_size())]

@@ -8,13 +8,7 @@ from boost_reference import BoostAccount
 from compiled import compiled
 from text_graphs import text_graph
 
-from wfstdec import (
-    Boosts,
-    PhraseCompiler,
-    PhraseOptions,
-    WfstDecoder,
-    WfstOptions,
-)
+from wfstdec import Boosts, PhraseCompiler, PhraseOptions, WfstDecoder, WfstOptions
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.kernels import (
     MAX_DEFERRED,

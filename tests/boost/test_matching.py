@@ -1,15 +1,23 @@
 """Words of lists in another case, Unicode form, or between punctuation."""
 
+import io
 import warnings
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 
-from wfstdec import BoostEntry, Lexicon, TrieDecoder, WfstDecoder, build_graph
+from wfstdec import (
+    BoostEntry,
+    Lexicon,
+    TrieDecoder,
+    WfstDecoder,
+    build_graph,
+    read_arpa,
+)
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.g2p import Pronouncer
 from wfstdec.errors import BoostWarning, LexiconError
-from wfstdec.text.arpa import ArpaModel, NgramTable
 from wfstdec.text.lexicon import spelling_lexicon
 from wfstdec.text.loading import word_ids
 from wfstdec.text.tokens import token_table
@@ -104,11 +112,8 @@ def test_decoders_and_their_phrases_match_unless_exact(kind):
     """Words, and phrases by word and by token; the flag is that of the decoder."""
     words = ("ab", "ba", "c")
     lexicon = Lexicon(words, ((2, 3), (3, 2), (4,)), np.zeros(3, np.float32))
-    names = (*words, "</s>", "<s>")
-    cost = np.full(5, np.log(4), np.float32)
-    unigrams = NgramTable(np.arange(5, dtype=np.int32)[:, None], cost, 0 * cost)
     parts = {"tokens": TOKENS, "lexicon": lexicon, "separator": "|"}
-    parts["lm"] = ArpaModel(names, (unigrams,))
+    parts["lm"] = read_arpa(io.StringIO(arpa_of("-1 ab; -1 ba; -1 c; -1 </s>; -1 <s>")))
     graph = build_graph(**parts) if kind == "wfst" else None
     x = np.log(np.full((9, 5), 0.2, np.float32))
     for exact in (False, True):

@@ -3,7 +3,6 @@
 import logging
 import math
 
-import lm_reference
 import numpy as np
 import pytest
 
@@ -45,7 +44,6 @@ def credits(boosts, text):
     return [*found, 0.0 - boosts.final(state)]
 
 
-# ------------------------------------------------------------------------- by hand
 def test_credit_comes_as_a_phrase_is_said():
     boosts = boosts_of(["ABCD"])
     first, second, third, fourth = 1, 2 + math.log(2), 2 + math.log(3), 2 + math.log(4)
@@ -110,7 +108,6 @@ def test_known_depth_scores(text, expected):
     assert credits(boosts, text)[:-1] == pytest.approx(expected, abs=1e-4)
 
 
-# ------------------------------------------------------------ counting by brute force
 def occurs(text, spelling):
     length = len(spelling)
     return [text[i : i + length] for i in range(len(text))].count(spelling)
@@ -223,27 +220,6 @@ def test_whole_words_between_boundaries(seed):
             assert boosts.total(text) == 0.0
 
 
-@pytest.mark.parametrize("seed", range(40))
-@pytest.mark.share(keep=12)
-def test_kernels_equal_the_reference(seed):
-    _, spellings, weights, options, size, _ = random_case(seed)
-    boosts = compiled(spellings, weights, options, size)
-    a = boosts.automaton
-    roots = a.backoff_state < 0
-    assert roots.sum() == 1 and roots[0]
-    assert (a.backoff_state < np.arange(boosts.num_states)).all()
-    for state in range(boosts.num_states):
-        expected = lm_reference.row(a, 0, state, size)
-        costs, nextstates = boosts.row(state)
-        assert costs.view(np.uint32).tolist() == expected[0].view(np.uint32).tolist()
-        assert nextstates.tolist() == expected[1].tolist()
-        found = [boosts.step(state, label) for label in range(size)]
-        assert found == list(zip(costs.tolist(), nextstates.tolist(), strict=True))
-        assert boosts.final(state) == lm_reference.final(a, 0, state) >= 0
-    assert not np.signbit(a.final_cost).any()
-
-
-# ----------------------------------------------------------------------- spellings
 def lexicon_of(**pronunciations):
     entries = [(w, p) for w, ps in pronunciations.items() for p in ps.split()]
     words, spelt = zip(*entries, strict=True)
@@ -323,7 +299,6 @@ def test_too_many_spellings_are_cut(caplog):
     assert "over 256 spellings" in caplog.text
 
 
-# ---------------------------------------------------------------- lists and options
 def test_equal_lists_are_compiled_once():
     compiler = PhraseCompiler(by_letters, LETTERS)
     one = compiler.compile({"AB": 1.0, "CD": 2})

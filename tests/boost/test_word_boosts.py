@@ -21,7 +21,6 @@ from wfstdec.wfst.options import BACKENDS
 MASK = 0xFFFFFFFF
 
 
-# -------------------------------------------------------------------- the hash map
 def naive_mix(key):
     """Wellons' lowbias32, in integers of Python."""
     key ^= key >> 16
@@ -85,7 +84,6 @@ def test_entries_that_mean_nothing(entry, message):
     assert message in str(error.value)
 
 
-# ------------------------------------------------------------------ in a decoding
 HOMOPHONES = """
     0 1 a hear 1
     0 1 a here 1.5
@@ -125,7 +123,6 @@ def test_boosts_of_zero_change_nothing():
         assert decoder.decode([x], boosts=zeros) == decoder.decode([x])
 
 
-# ------------------------------------------------------------------ what is told
 def test_unknown_words_are_named():
     decoder = WfstDecoder(text_graph(HOMOPHONES))
     with pytest.warns(BoostWarning) as caught:

@@ -54,7 +54,6 @@ def lines(text):
     return sorted(" ".join(line.split()) for line in text.strip().splitlines())
 
 
-# ----------------------------------------------------------------------- by hand
 def test_words_that_sound_alike_get_symbols():
     assert symbols_of(PLAIN, "x ab", "y ab", "z ac", "w ab") == [1, 2, 0, 3]
 
@@ -110,7 +109,6 @@ def test_silence_by_hand():
     """)
 
 
-# -------------------------------------------------------------------- the oracle
 CASES = {
     "one word": ("x a",),
     "homophones": ("x ab", "y ab", "z b"),
@@ -177,7 +175,6 @@ def test_a_backoff_passes_where_a_word_may_begin():
     assert outputs_of(fst, (a, backoff)) == {}  # the grammar's final costs have it
 
 
-# -------------------------------------------------------------------- the errors
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
@@ -200,11 +197,6 @@ def test_no_words():
     lexicon = Lexicon((), (), np.zeros(0, np.float32))
     with pytest.raises(LexiconError, match="no words left, expected at least one"):
         mark_lexicon(lexicon, PLAIN, TOKENS)
-
-
-def test_a_separator_and_a_silence():
-    with pytest.raises(OptionError, match="both a separator and a silence"):
-        Fillers(separator=1, silence=2)
 
 
 @pytest.mark.parametrize("prob", [0.0, 1.0, -0.5, 2.0, float("nan")])

@@ -10,7 +10,6 @@ from wfstdec.fst.operations import ROUNDING, minimize
 INF = np.inf
 
 
-# ----------------------------------------------------------------------- by hand
 def test_equal_continuations_become_one():
     fst = fst_of(
         [
@@ -63,15 +62,6 @@ def test_cycles_that_say_the_same_are_one():
     assert size(minimize(other)) == (2, 2)
 
 
-def test_the_order_of_arcs_says_nothing():
-    fst = fst_of(
-        [arcs_of(0, [1, 2], 0, [1, 2]), arcs_of([1, 1, 2, 2], [1, 2, 2, 1], 0, 3)],
-        start=0,
-        final_cost=[INF, INF, INF, 0.0],
-    )
-    assert minimize(fst).num_states == 3
-
-
 def test_costs_keep_their_values():
     costs = np.random.default_rng(0).random(40).astype(np.float32)
     state = np.arange(40)
@@ -80,7 +70,6 @@ def test_costs_keep_their_values():
     np.testing.assert_array_equal(found.cost, costs)
 
 
-# ------------------------------------------------------------ language and sizes
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.share(keep=10)
 def test_the_language_stays_and_nothing_more_can_go(seed):

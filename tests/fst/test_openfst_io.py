@@ -22,11 +22,7 @@ from wfstdec.fst.openfst import (
 
 INF = np.inf
 FST = fst_of(
-    [
-        arcs_of(
-            [0, 0, 2, 2], [1, 2, 0, 3], [1, 0, 2, 0], [1, 2, 1, 2], [0.5, 0, -1, 2]
-        ),
-    ],
+    [arcs_of([0, 0, 2, 2], [1, 2, 0, 3], [1, 0, 2, 0], [1, 2, 1, 2], [0.5, 0, -1, 2])],
     start=2,
     final_cost=[INF, 0.125, INF],
 )
@@ -59,7 +55,6 @@ def assert_same(found, expected, start=None):
     assert found.cost.dtype == np.float32
 
 
-# ------------------------------------------------------------------- round trips
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("symbols", [True, False])
 def test_what_is_written_is_read(tmp_path, form, symbols):
@@ -113,7 +108,6 @@ def test_a_state_that_nothing_mentions_but_its_start(tmp_path):
     assert_same(read_fst(path).fst, lonely)
 
 
-# -------------------------------------------------------------- what others write
 def test_kaldifst_reads_and_writes_the_same(tmp_path):
     kaldifst = pytest.importorskip("kaldifst")
     path = tmp_path / "x.fst"
@@ -234,7 +228,6 @@ def test_tables_in_the_file(tmp_path):
     assert (found.tokens, found.words) == (graph.tokens, graph.words)
 
 
-# -------------------------------------------------------------------- the errors
 @pytest.mark.parametrize("form", ["const", "vector"])
 def test_truncated_anywhere(form):
     data = format_fst(CONTENT, form)

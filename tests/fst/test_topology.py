@@ -9,7 +9,6 @@ import pytest
 from fst_tools import outputs_of, rows_of
 
 from wfstdec import token_table
-from wfstdec.errors import OptionError
 from wfstdec.fst.arrays import LabelSpace
 from wfstdec.fst.topology import TOPOLOGIES, build_topology
 from wfstdec.text.tokens import ilabel_of
@@ -34,7 +33,6 @@ def lines(text):
     return sorted(line.strip() for line in text.strip().splitlines())
 
 
-# ----------------------------------------------------------------------- by hand
 def test_normal_by_hand():
     assert rows("normal") == lines("""
         1
@@ -116,7 +114,6 @@ def test_minimal_by_hand():
     """)
 
 
-# -------------------------------------------------------------------- the oracle
 @pytest.mark.parametrize("blank", [0, 1, 2])
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_every_alignment_reads_as_the_oracle_says(name, blank):
@@ -156,7 +153,6 @@ def test_a_frame_is_a_repeat_only_behind_its_own_token(name):
     assert entered == set(zip(fst.nextstate[repeat], ilabel[repeat], strict=True))
 
 
-# --------------------------------------------------------------------- the traps
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_symbols_pass_at_the_start_and_behind_every_token(name):
     """Without them at the start, no sentence begins with a back-off."""
@@ -175,9 +171,3 @@ def test_symbols_pass_at_the_start_and_behind_every_token(name):
             (first, x, first, y, second, first),
         ]:
             assert found[output] == 0.0, (frames, output)
-
-
-# -------------------------------------------------------------------- the errors
-def test_an_unknown_topology():
-    with pytest.raises(OptionError, match="topology 'ctc', expected one of 'normal'"):
-        build_topology("ctc", space())

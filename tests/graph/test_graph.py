@@ -1,5 +1,6 @@
 """Packed graphs: packing, files, fingerprints, and every invariant with its message."""
 
+import copy
 import dataclasses
 import json
 import os
@@ -12,7 +13,7 @@ from text_graphs import text_fst, text_graph, text_tables
 
 from wfstdec import PackedGraph, load_graph
 from wfstdec.errors import FormatError, GraphError, WfstdecError
-from wfstdec.graph.arcs import ARC, CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON, REPEAT
+from wfstdec.graph.arcs import ARC, CARRIES_WORD, LEADS_TO_EPSILON, REPEAT
 from wfstdec.text.lexicon import Pronunciations
 
 TEXT = """
@@ -54,7 +55,6 @@ def rows(graph):
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-# ------------------------------------------------------------------------ packing
 def test_a_graph_by_hand(graph):
     assert (graph.num_states, graph.num_arcs) == (4, 7)
     assert graph.words == ("<eps>", "A", "B", "C")
@@ -129,21 +129,11 @@ def test_infinite_costs_are_no_arcs():
 
 def test_the_callers_arrays_stay_as_they_are():
     fst, repeat, words = text_fst(TEXT)
-    columns = (
-        "final_cost",
-        "state_arc_splits",
-        "ilabel",
-        "olabel",
-        "nextstate",
-        "cost",
-    )
-    before = [getattr(fst, name).copy() for name in columns]
+    before = copy.deepcopy(vars(fst))
     PackedGraph.pack(fst, repeat, text_tables(words=words))
-    for name, array in zip(columns, before, strict=True):
-        assert getattr(fst, name).tolist() == array.tolist()
+    np.testing.assert_equal(vars(fst), before)
 
 
-# -------------------------------------------------------------------------- files
 def assert_same(one, other):
     assert one.arcs.tobytes() == other.arcs.tobytes()
     for name in ("state_arc_splits", "state_num_epsilons", "final_cost"):
@@ -177,15 +167,11 @@ def test_the_name_of_the_file_is_what_was_said(graph, tmp_path, name):
 
 
 def test_odd_tokens_and_words_come_back(tmp_path):
-    vocabulary = text_tables(
-        words=("<eps>", "fin's", "naïve", '"', "\\n", "a b", "\u2028")
-    )
-    vocabulary = dataclasses.replace(
-        vocabulary, tokens=dataclasses.replace(vocabulary.tokens)
-    )
+    words = ("<eps>", "fin's", "naïve", '"', "\\n", "a b", "\u2028")
+    vocabulary = text_tables(words=words)
     graph = PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
     graph.save(tmp_path / "graph.npz")
-    assert load_graph(tmp_path / "graph.npz").words == vocabulary.words
+    assert load_graph(tmp_path / "graph.npz").words == words
 
 
 def test_a_saved_graph_is_the_same_file_every_time(graph, tmp_path):
@@ -213,11 +199,8 @@ def test_a_write_that_fails_leaves_the_older_file(graph, saved, monkeypatch):
 
 
 def test_a_folder_that_is_not_there(graph, tmp_path):
-    with pytest.raises(FormatError) as error:
+    with pytest.raises(FormatError, match="none/graph.npz: cannot write: No such"):
         graph.save(tmp_path / "none" / "graph.npz")
-    assert str(error.value).startswith(
-        f"{tmp_path}/none/graph.npz: cannot write: No su"
-    )
 
 
 def test_every_change_changes_the_fingerprint(graph):
@@ -258,7 +241,6 @@ def test_every_change_changes_the_fingerprint(graph):
     assert len(fingerprints) == 1 + len(others)
 
 
-# -------------------------------------------------------------- what pack refuses
 def changed(**columns):
     """The FST of `TEXT` with one value of some columns changed."""
     fst, repeat, words = text_fst(TEXT)
@@ -408,6 +390,13 @@ def test_what_is_wrong_with_tables(changes, message):
     assert str(error.value) == message
 
 
+def test_a_blank_that_is_not_there():
+    tokens = dataclasses.replace(text_tables().tokens, blank=3)
+    vocabulary = dataclasses.replace(text_tables(), tokens=tokens)
+    with pytest.raises(GraphError, match="blank 3, expected 0 to 2"):
+        PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
+
+
 @pytest.mark.parametrize("costs", [[], [1.0, 2.0], [np.nan], [np.inf]])
 def test_costs_of_pronunciations_that_are_none(costs):
     said = Pronunciations.from_lists([(1, (1,))])
@@ -418,16 +407,6 @@ def test_costs_of_pronunciations_that_are_none(costs):
         PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
 
 
-def test_a_blank_that_is_not_there():
-    vocabulary = text_tables()
-    vocabulary = dataclasses.replace(
-        vocabulary, tokens=dataclasses.replace(vocabulary.tokens, blank=3)
-    )
-    with pytest.raises(GraphError, match="blank 3, expected 0 to 2"):
-        PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
-
-
-# ------------------------------------------------------------ what loading refuses
 def rewrite(path, **changes):
     """Save the arrays of a graph file again, some of them changed; None leaves out."""
     with np.load(path) as file:
@@ -490,10 +469,6 @@ BAD_FILES = {
         {"tokens": lambda a: a * 0 + 255},
         "not a readable graph file (UnicodeDecodeError: ",
     ),
-    "words are no text": (
-        {"words": lambda a: a * 0 + 255},
-        "not a readable graph file (UnicodeDecodeError: ",
-    ),
     "type of a part": (
         {"final_cost": lambda a: a.astype(np.float64)},
         "array 'final_cost' is float64 with 1 axes, expected float32 with one",
@@ -519,10 +494,7 @@ BAD_FILES = {
         {"tokens": lambda _: np.frombuffer(b"[1, 2, 3]", np.uint8)},
         "fillers or tokens of other types, expected integers, names",
     ),
-    "axes of a part": (
-        {"arcs": lambda a: a[None]},
-        "with 2 axes, expected",
-    ),
+    "axes of a part": ({"arcs": lambda a: a[None]}, "with 2 axes, expected"),
     "arcs are cut": ({"arcs": lambda a: a[:-1]}, "row splits do not cover 6 values"),
     "splits are cut": (
         {"state_arc_splits": lambda a: a[:-1]},
@@ -582,16 +554,6 @@ def test_what_is_wrong_with_a_file(saved, changes, message):
     assert message in str(error.value)
 
 
-def test_all_labels_of_unused_bits_are_labels_beyond_the_table(saved):
-    """LABEL_MASK covers 28 bits; the bit between it and the flags is none of them."""
-    assert LABEL_MASK | CARRIES_WORD | LEADS_TO_EPSILON | REPEAT == 0xFFFFFFFF & ~(
-        1 << 28
-    )
-    rewrite(saved, arcs=set_arc("ilabel", 0, 1 << 28 | 1))
-    with pytest.raises(GraphError):
-        load_graph(saved)
-
-
 def test_files_that_are_no_graphs(tmp_path):
     path = tmp_path / "x.npz"
     message = f"{path}: not a readable graph file"
@@ -616,12 +578,8 @@ def test_files_that_are_no_graphs(tmp_path):
 
 
 def test_paths_that_cannot_be_read(saved, tmp_path):
-    with pytest.raises(FormatError) as error:
+    with pytest.raises(FormatError, match="none.npz: cannot read: No such file or di"):
         load_graph(tmp_path / "none.npz")
-    assert (
-        str(error.value)
-        == f"{tmp_path}/none.npz: cannot read: No such file or directory"
-    )
     with pytest.raises(FormatError, match="Is a directory"):
         load_graph(tmp_path)
     if os.geteuid() != 0:

@@ -84,17 +84,6 @@ def test_what_a_word_costs_that_is_added(tmp_path):
         assert found == (None if wanted is None else pytest.approx(wanted))
 
 
-def test_files_keep_exits(tmp_path):
-    _, graph = graph_of(tmp_path)
-    graph.save(tmp_path / "graph.npz")
-    loaded = wfstdec.load_graph(tmp_path / "graph.npz")
-    assert loaded.fingerprint == graph.fingerprint
-    for name in ("state", "last", "cost", "return_state"):
-        wanted, found = (getattr(one.oov_exits, name) for one in (graph, loaded))
-        assert wanted.dtype == found.dtype and (wanted == found).all()
-    assert loaded.oov_exits.word_cost == graph.oov_exits.word_cost
-
-
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

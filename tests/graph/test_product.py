@@ -25,7 +25,6 @@ from wfstdec.graph.product import (
 )
 from wfstdec.search.threads import CallBudget
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.rows import row_graph_of
 from wfstdec.wfst.options import WfstOptions
 
 BY_HAND = """
@@ -132,7 +131,6 @@ def test_files_of_before_are_read(tmp_path):
         assert old.fingerprint == graph.fingerprint and "arcs" in old.__dict__
 
 
-# ------------------------------------------------------------------------- errors
 def test_a_changed_byte_is_found(tmp_path):
     path = tmp_path / "graph.npz"
     drawn(1).save(path)
@@ -216,15 +214,3 @@ def test_whatever_is_changed_a_graph_is_sound_or_refused(tmp_path):
         again = Product(**stored.product._asdict())
         assert compose(again)[0].tobytes() == stored.arcs.tobytes()
     assert refused > 40 and whole > 10
-
-
-def test_rows_share_the_arcs_of_a_stored_product(tmp_path):
-    graph = drawn(1)
-    graph.save(tmp_path / "graph.npz")
-    stored = load_graph(tmp_path / "graph.npz")
-    product, rows = stored.product, row_graph_of(stored)
-    assert rows.path_arcs is row_graph_of(stored).path_arcs
-    assert np.shares_memory(rows.path_arcs, product.arcs)
-    assert np.shares_memory(rows.path_arcs, product.epsilons)
-    other = row_graph_of(pickle.loads(pickle.dumps(stored)))
-    assert other.path_arcs.tobytes() == rows.path_arcs.tobytes()

@@ -319,6 +319,7 @@ def test_an_empty_boost_file_boosts_nothing(tmp_path):
         ('{"id": "u"\n', r"b:1: .*expected \{\"id\": utterance"),
         ('{"id": "u", "words": {}}\n', r"b:1: found"),
         ('{"id": 3, "boosts": {}}\n', r"b:1: found"),
+        ('{"boosts": ["a", " "]}\n', r"b:1: .*expected"),
         ('{"boosts": ["a", "a "], "more": 1}\n', r"b:1: found"),
         ('{"phrases": ["a"]}\n', r"b:1: found"),
         ('{"text": "a", "weight": 1}\n', r"b:1: found"),
@@ -328,10 +329,12 @@ def test_an_empty_boost_file_boosts_nothing(tmp_path):
         ('{"boosts": [{"name": "a"}]}\n', r"b:1: .*text"),
         ('{"text": "a"}\n{"boosts": ["a"]}\n', r"b:2: 'a' a second time"),
         ('{"boosts": {}}\n{"boosts": {}}\n', r"b:2: the common list a second time"),
-        (
-            '{"id": "u", "boosts": {}}\n' * 2,
-            r"b:2: id 'u' a second time",
-        ),
+        ('{"id": "u", "boosts": {}}\n' * 2, r"b:2: id 'u' a second time"),
+        ("new york\nnew  york\t3\n", r"b:2: 'new york' a second time"),
+        ('{"boosts": {"a": 4, "b": 1, "a": 5}}\n', r"b:1: 'a' a second time"),
+        ('{"id": "u", "id": "v", "boosts": {}}\n', r"b:1: 'id' a second time"),
+        ("\t4\n", r"b:1: .*expected"),
+        ('{"boosts": {"": 4}}\n', r"b:1: .*expected"),
     ],
 )
 def test_bad_boosts(text, message, tmp_path):

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from lattice_cases import logprobs_of, random_lattice_case
+from lattice_cases import random_lattice
 from text_graphs import text_graph
 
 from wfstdec import WfstDecoder
@@ -13,13 +13,6 @@ from wfstdec.io import kaldi_lattice, lattice_dot, write_lattice_fst
 from wfstdec.io.lattices import lattice_fst
 
 TWO_WAYS = "0 1 a A 1\n0 2 a B 1.5\n1 3 b - 0\n2 3 b' - 0.25\n3 0.5"
-
-
-def random_lattice(seed):
-    rng = np.random.default_rng(seed)
-    case, graph, options = random_lattice_case(rng, bounded=False, num_frames=3)
-    decoder = WfstDecoder(graph, options, "cpu", threads=1)
-    return decoder.decode_lattice([logprobs_of(case)], lattice_beam=3.0)[0]
 
 
 def test_by_hand():

@@ -6,7 +6,6 @@ to come out of the lattice at that cost, others may not.
 
 import dataclasses
 
-import naive
 import naive_cases
 import numpy as np
 import pytest
@@ -14,11 +13,7 @@ from added_cases import boosts_of
 from naive_added import random_added_case, solve_added
 from oracle_cases import boosts_of_case, graph_by_files
 
-from wfstdec import (
-    BoostEntry,
-    WfstDecoder,
-    WfstOptions,
-)
+from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.lattice import nbest_paths, posteriors
 from wfstdec.lattice.arrays import check_lattice
 
@@ -94,80 +89,3 @@ def test_texts_within_the_beam_are_those_of_the_oracle(kind, tmp_path):
         several += len(found) > 1
         left_out += len(found) < len(extra)
     assert several > 5 and left_out > 5
-
-
-@pytest.mark.parametrize("kind", [with_words, with_phrases, with_added_words])
-@pytest.mark.share(keep=1)
-def test_a_narrower_lattice_is_a_part_of_the_wider_one(kind, tmp_path):
-    """Of every arc the best path through it decides, found here by trying all."""
-    dropped = 0
-    for i in range(30):
-        rng = np.random.default_rng([i, 2, len(kind.__name__)])
-        case, graph, boosts, _ = kind(rng, tmp_path)
-        options = WfstOptions(
-            **case.options, beam=float(rng.choice([3, 6, 12])), max_active=50
-        )
-        decoder = WfstDecoder(graph, options, "cpu", threads=1)
-        wide, narrow = (
-            decoder.decode_lattice([case.logprobs], boosts=[boosts], lattice_beam=b)[0]
-            for b in (options.beam, options.beam / 3)
-        )
-        through = best_through(wide)
-        near = through <= options.beam / 3
-        clear = abs(through - options.beam / 3) > NEAR
-        kept = np.isin(names_of(wide), names_of(narrow))
-        assert (kept == near)[clear].all(), i
-        assert np.isin(names_of(narrow), names_of(wide)).all()
-        assert frame_sums(wide) == pytest.approx(1, abs=1e-6)
-        dropped += not near.all()
-    assert dropped > 8
-
-
-def names_of(lattice):
-    """Each arc by where it leads from and to: graph states, boosts, frames."""
-    fields = ["frame", "graph_state", "boost_state"]
-    ends = [lattice.states[fields][lattice.arcs[e]] for e in ("state", "nextstate")]
-    rows = zip(
-        *(end.tolist() for end in ends), lattice.arcs["arc"].tolist(), strict=True
-    )
-    return np.array([repr(row) for row in rows])
-
-
-def best_through(lattice):
-    """Excess cost of the best path through each arc over the best, float64."""
-    arcs = lattice.arcs
-    rest = lattice.states["final_excess"].astype(np.float64)
-    for _ in range(lattice.num_states):
-        through = arcs["excess"] + rest[arcs["nextstate"]]
-        np.minimum.at(rest, arcs["state"], through)
-    return arcs["excess"] + rest[arcs["nextstate"]]
-
-
-def test_an_added_word_counts_as_the_others(tmp_path):
-    """By hand: its bonus decides whether it is within the lattice beam."""
-    case = naive_cases.random_case(
-        np.random.default_rng(3), topology="normal", fillers="none", num_frames=4
-    )
-    assert naive.readings(case.topology, [1, 1], 0)
-    case = dataclasses.replace(
-        case,
-        tokens=("-", "a", "b"),
-        blank="-",
-        lexicon="A a\nB b\n",
-        arpa="\\data\\\nngram 1=4\n\n\\1-grams:\n-1 A\n-1 B\n-99 <s>\n-1 </s>\n"
-        "\n\\end\\\n",
-        unk_cost=3.0,
-        lexicon_has_probs=False,
-        options={},
-        boosts={},
-    )
-    graph = graph_by_files(case, tmp_path)
-    x = np.log(np.array([[0.001, 0.998, 0.001], [0.001, 0.001, 0.998]], np.float32))
-    options = WfstOptions(lattice_beam=3.0)
-    decoder = WfstDecoder(graph, options, "cpu", threads=1)
-    seen = []
-    for bonus in (-9.0, 0.0, 9.0):
-        entry = BoostEntry("AB", ["a b"], bonus)
-        (lattice,) = decoder.decode_lattice([x], boosts=[[entry]])
-        seen.append(list(texts_of(lattice)))
-    assert seen == [[("A", "B")], [("AB",), ("A", "B")], [("AB",)]]

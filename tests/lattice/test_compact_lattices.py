@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 from added_cases import frames, small_graph
-from lattice_cases import logprobs_of, paths_of, random_lattice_case
+from lattice_cases import paths_of, random_lattice
 from text_graphs import text_graph
 
 from wfstdec import BoostEntry, WfstDecoder
@@ -13,18 +13,6 @@ from wfstdec.errors import FormatError, LatticeError, OptionError
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.io import KaldiLatticeWriter, read_kaldi_lattices
 from wfstdec.lattice.compact import compact_lattice
-
-
-def random_lattice(seed, lattice_beam=4.0):
-    rng = np.random.default_rng(seed)
-    case, graph, options = random_lattice_case(
-        rng, bounded=False, boosted=bool(seed % 2), num_frames=1 + seed % 4
-    )
-    decoder = WfstDecoder(graph, options, "cpu", threads=1)
-    (lattice,) = decoder.decode_lattice(
-        [logprobs_of(case)], boosts=case.bonus, lattice_beam=lattice_beam
-    )
-    return lattice
 
 
 def best_of_texts(lattice):
@@ -150,7 +138,6 @@ def test_by_hand():
     assert ends == {(0.5, 0.5, (3,)), (0.75, 0.5, (3,))}
 
 
-# ---------------------------------------------------------------------------- archives
 @pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize("compact", [False, True])
 def test_what_is_read_is_what_was_written(compact, text, tmp_path):

@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 from added_cases import frames, small_graph
-from lattice_cases import logprobs_of, random_lattice_case
+from lattice_cases import random_lattice
 from text_graphs import text_graph
 
 from wfstdec import BoostEntry, WfstDecoder
@@ -18,14 +18,6 @@ from wfstdec.lattice.arrays import check_lattice
 from wfstdec.search.paths.lattice import hypotheses_of
 
 
-def lattice_of_seed(seed):
-    """A lattice with several paths, and the decoder that made it."""
-    rng = np.random.default_rng(seed)
-    case, graph, options = random_lattice_case(rng, bounded=False, num_frames=3)
-    decoder = WfstDecoder(graph, options, "cpu", threads=1)
-    return decoder, decoder.decode_lattice([logprobs_of(case)])[0]
-
-
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "some.lat"
@@ -33,7 +25,7 @@ def path(tmp_path):
 
 def test_what_is_read_is_what_was_written(path):
     for seed in range(30):
-        decoder, lattice = lattice_of_seed(seed)
+        lattice = random_lattice(seed)
         save_lattices(path, {"one": lattice, "two": lattice})
         read = open_lattices(path)
         assert list(read) == ["one", "two"]
@@ -54,7 +46,7 @@ def test_an_empty_file_has_no_lattices(path):
 
 
 def test_one_utterance_twice_and_two_graphs_are_refused(path):
-    _, lattice = lattice_of_seed(1)
+    lattice = random_lattice(1)
     other = text_graph("0 1 a X 0\n1 0", tokens="_ a b c d e")
     (foreign,) = WfstDecoder(other, backend="cpu").decode_lattice([np.zeros((1, 6))])
     with pytest.raises(LatticeError, match="has a lattice already"):
@@ -67,7 +59,7 @@ def test_one_utterance_twice_and_two_graphs_are_refused(path):
 
 
 def test_damage_is_named(path):
-    decoder, lattice = lattice_of_seed(3)
+    lattice = random_lattice(3)
     with pytest.raises(FormatError, match="cannot read: No such file"):
         open_lattices(path)
     path.write_bytes(b"no lattice at all")
@@ -96,7 +88,7 @@ def test_another_version_is_named(path):
 
 def test_files_of_version_1_are_read(path):
     """Files of version 1 say nothing of words of utterances."""
-    _, lattice = lattice_of_seed(4)
+    lattice = random_lattice(4)
     save_lattices(path, {"one": lattice})
     with zipfile.ZipFile(path) as file:
         parts = {name: file.read(name) for name in file.namelist()}
@@ -162,7 +154,6 @@ def test_arrays_that_are_no_lattice_are_refused(changes, message):
         check_lattice(broken(lattice, **changes))
 
 
-# ----------------------------------------------------------------- command line
 ARPA = """\\data\\
 ngram 1=4
 

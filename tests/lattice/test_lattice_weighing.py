@@ -1,19 +1,20 @@
 """Other scales, other models, posteriors, confidences: against listing all paths."""
 
 import dataclasses
+import io
 import math
 
 import naive_lattice
 import naive_lm
 import numpy as np
 import pytest
-from lattice_cases import logprobs_of, paths_of, random_lattice_case
+from lattice_cases import paths_of, random_lattice
 from naive_rescoring import path_cost, pronunciations_in
 from naive_search_cases import easy_arpa
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log
 
-from wfstdec import NgramLM, WfstDecoder, read_arpa
+from wfstdec import NgramLM
 from wfstdec.compare.oracle import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
@@ -27,19 +28,6 @@ from wfstdec.lattice import (
 )
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.text.tokens import token_of
-
-
-def random_lattice(seed, lattice_beam=4.0):
-    """A lattice with all that is within a beam, and the source of chance."""
-    rng = np.random.default_rng(seed)
-    case, graph, options = random_lattice_case(
-        rng, bounded=False, boosted=bool(seed % 2), num_frames=1 + seed % 4
-    )
-    decoder = WfstDecoder(graph, options, "cpu", threads=1)
-    found = decoder.decode_lattice(
-        [logprobs_of(case)], boosts=case.bonus, lattice_beam=lattice_beam
-    )
-    return rng, found[0]
 
 
 def words_of(lattice, arcs):
@@ -76,7 +64,7 @@ def assert_texts(lattice, expected, n=50):
 
 def test_other_scales_without_a_new_search():
     for seed in range(80):
-        rng, lattice = random_lattice(seed)
+        rng, lattice = np.random.default_rng([seed, 1]), random_lattice(seed)
         scales = {
             "acoustic_scale": float(rng.choice([0, 0.5, 2])),
             "lm_scale": float(rng.choice([0, 0.3, 1.7])),
@@ -101,10 +89,10 @@ def test_rescoring_prices_words_anew():
     """Against a scorer that knows nothing of automata, and all ways to cut tokens."""
     several = 0
     for seed in range(80):
-        rng, lattice = random_lattice(seed)
+        rng, lattice = np.random.default_rng([seed, 1]), random_lattice(seed)
         arpa = easy_arpa(rng, lattice.words[1:])
         score = naive_lm.exact_scorer(naive_lm.parse_arpa(arpa), 3.0, False)
-        lm = NgramLM.from_arpa(read_arpa_text(arpa), lattice.words, unk_cost=3.0)
+        lm = NgramLM.from_arpa(io.StringIO(arpa), lattice.words, unk_cost=3.0)
         said = pronunciations_in(lattice.vocabulary)
         scale, insertion = float(rng.choice([0.5, 1, 2])), float(rng.choice([0, 0.5]))
         expected = []
@@ -145,18 +133,12 @@ def least_of_each(said):
     return {word: [((-5,), min(c for _, c in ways))] for word, ways in said.items()}
 
 
-def read_arpa_text(text):
-    import io
-
-    return read_arpa(io.BytesIO(text.encode()))
-
-
 def test_a_model_that_allows_no_path_and_one_over_other_words():
-    _, lattice = random_lattice(3)
+    lattice = random_lattice(3)
     arpa = "\\data\\\nngram 1=3\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-1 zzz\n\n\\end\\\n"
-    lm = NgramLM.from_arpa(read_arpa_text(arpa), lattice.words)
+    lm = NgramLM.from_arpa(io.StringIO(arpa), lattice.words)
     with pytest.raises(OptionError, match="expected one over the"):
-        rescored(lattice, NgramLM.from_arpa(read_arpa_text(arpa), ["<eps>", "zzz"]))
+        rescored(lattice, NgramLM.from_arpa(io.StringIO(arpa), ["<eps>", "zzz"]))
     if not any(
         words == () for words in (words_of(lattice, a) for a, _ in paths_of(lattice))
     ):
@@ -167,7 +149,7 @@ def test_a_model_that_allows_no_path_and_one_over_other_words():
 @pytest.mark.parametrize("scale", [0.0, 0.3, 1.0, 4.0])
 def test_posteriors_are_those_of_all_paths(scale):
     for seed in range(60):
-        _, lattice = random_lattice(seed)
+        lattice = random_lattice(seed)
         found = posteriors(lattice, scale)
         paths = list(paths_of(lattice))
         weights = np.array([math.exp(-scale * excess) for _, excess in paths])
@@ -187,7 +169,7 @@ def test_posteriors_are_those_of_all_paths(scale):
 
 def test_oracle_errors_are_the_least_of_all_paths():
     for seed in range(60):
-        rng, lattice = random_lattice(seed)
+        rng, lattice = np.random.default_rng([seed, 1]), random_lattice(seed)
         names = [*lattice.words[1:], "unheard"]
         reference = rng.choice(names, int(rng.integers(0, 4))).tolist()
         texts = {words_of(lattice, arcs) for arcs, _ in paths_of(lattice)}
@@ -195,7 +177,6 @@ def test_oracle_errors_are_the_least_of_all_paths():
         assert lattice_errors(lattice, reference) == expected
 
 
-# -------------------------------------------------------------------- confidences
 def text_weights(lattice, scale=1.0):
     """The probability of each text, by adding up all paths."""
     weights = {}
@@ -210,7 +191,7 @@ def test_expected_errors_are_bounded_by_those_of_the_definition():
     """Alignments that meet are joined, so what is found is no less; often the same."""
     same = 0
     for seed in range(80):
-        _, lattice = random_lattice(seed)
+        lattice = random_lattice(seed)
         weights, found = text_weights(lattice), word_confidences(lattice)
         words = tuple(lattice.words[w] for w in found.words)
         assert words == words_of(lattice, lattice.best_arcs())
@@ -251,7 +232,7 @@ def test_a_word_is_as_sure_as_the_texts_that_have_it():
 def test_the_least_expected_errors_are_those_of_the_definition(scale):
     other = 0
     for seed in range(80):
-        _, lattice = random_lattice(seed)
+        lattice = random_lattice(seed)
         excess = least((words_of(lattice, a), cost) for a, cost in paths_of(lattice))
         near = {w: math.exp(-scale * c) for w, c in excess.items() if c <= 4.0}
         whole = sum(near.values())

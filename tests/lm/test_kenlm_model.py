@@ -74,20 +74,6 @@ def test_an_open_vocabulary_of_its_words():
 
 
 @peers
-def test_a_binary_of_the_trie_format_by_kenlm_costs_the_same():
-    pytest.importorskip("kenlm")
-    ours, theirs = (
-        decoder_of(lm) for lm in (FILES / "quant.bin", KenlmModel(FILES / "quant.bin"))
-    )
-    for want, found in zip(
-        ours.decode(utterances()), theirs.decode(utterances()), strict=True
-    ):
-        assert found.text == want.text
-        assert found.total_cost == pytest.approx(want.total_cost, rel=1e-4)
-
-
-# ------------------------------------------------------------------------------ errors
-@peers
 def test_files_that_kenlm_cannot_read(tmp_path):
     pytest.importorskip("kenlm")
     path = tmp_path / "lm.bin"

@@ -44,7 +44,6 @@ def costs_of(lm, ids):
     return [*costs, lm.final(state)]
 
 
-# ------------------------------------------------------------------------- by hand
 @pytest.mark.parametrize(
     ("sentence", "log10"),
     [
@@ -141,14 +140,6 @@ def test_nemo_files_name_tokens_by_characters():
     assert lm.step(lm.start, 4)[0] == INF  # the blank
 
 
-def test_what_is_left_out_is_counted(caplog):
-    with caplog.at_level(logging.INFO, "wfstdec.lm"):
-        lm_of(TRIGRAMS, ["the", "sat"])
-    assert "4 n-grams have words outside the vocabulary: left out" in caplog.text
-    assert "language model: 2 words, " in caplog.text
-
-
-# --------------------------------------------------------- kernels and their reference
 def random_lm(seed, **options):
     rng = np.random.default_rng(seed)
     words = [*naive_cases.WORD_NAMES[:4], *naive_cases.LM_ONLY_NAMES[:1], "oov"]
@@ -183,7 +174,6 @@ def test_kernels_equal_the_reference(seed):
             assert final_of(lm.automaton, model, state) == final
 
 
-# ---------------------------------------------------------------------- the oracle
 @pytest.mark.parametrize("unk", ["model", "cost"])
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.share(keep=12)
@@ -214,7 +204,6 @@ def test_what_kenlm_refuses(text):
         assert found == pytest.approx(score(sentence), rel=1e-6, abs=1e-3)
 
 
-# --------------------------------------------------------------------------- KenLM
 def assert_kenlm_agrees(path, lm, words, sentences):
     """Sentence by sentence and word by word; returns pairs of states that go together.
 
@@ -262,7 +251,6 @@ def test_kenlm_agrees_on_a_real_model_and_real_sentences():
     assert np.exp(-costs[np.isfinite(costs)].astype(float)).sum() <= 1
 
 
-# --------------------------------------------------------------------------- files
 @pytest.mark.parametrize("mapped_bytes", [0, 1 << 26])
 def test_saved_and_loaded(tmp_path, mapped_bytes, monkeypatch):
     monkeypatch.setattr("wfstdec.lm.ngram.MAPPED_BYTES", mapped_bytes)
@@ -344,7 +332,6 @@ def test_folders_that_are_no_models(tmp_path):
         load_lm(tmp_path / "lm")
 
 
-# -------------------------------------------------------------------------- errors
 @pytest.mark.parametrize("mark", ["<s>", "</s>"])
 def test_a_model_without_sentence_marks(mark):
     text = "\\data\\\nngram 1=2\n\n\\1-grams:\n-1 MARK\n-1 a\n\n\\end\\\n"

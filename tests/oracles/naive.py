@@ -17,14 +17,13 @@ and `best` takes the least total over all of them. All costs are float64 nats.
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from naive_lm import INF, Words
 
 
-# -------------------------------------------------------------------- topologies
 class Span(NamedTuple):
     """A token occurrence and its frames start..end-1."""
 
@@ -33,19 +32,19 @@ class Span(NamedTuple):
     end: int
 
 
-def _one(token: int, start: int, end: int) -> list[tuple[Span, ...]]:
+def _one(token, start, end):
     return [(Span(token, start, end),)]
 
 
-def _one_if_short(token: int, start: int, end: int) -> list[tuple[Span, ...]]:
+def _one_if_short(token, start, end):
     return _one(token, start, end) if end - start == 1 else []
 
 
-def _one_per_frame(token: int, start: int, end: int) -> list[tuple[Span, ...]]:
+def _one_per_frame(token, start, end):
     return [tuple(Span(token, t, t + 1) for t in range(start, end))]
 
 
-def _any_cut(token: int, start: int, end: int) -> list[tuple[Span, ...]]:
+def _any_cut(token, start, end):
     ways = []
     for cuts in itertools.product((False, True), repeat=end - start - 1):
         inner = [start + 1 + i for i, cut in enumerate(cuts) if cut]
@@ -65,9 +64,7 @@ RUN_RULES: dict[str, Callable[[int, int, int], list[tuple[Span, ...]]]] = {
 TOPOLOGIES = tuple(RUN_RULES)
 
 
-def readings(
-    topology: str, alignment: Sequence[int], blank: int
-) -> set[tuple[Span, ...]]:
+def readings(topology, alignment, blank):
     """All token sequences, with their frames, that an alignment stands for.
 
     Blanks stand for nothing; each longest run of one other token is read by the
@@ -82,7 +79,6 @@ def readings(
     return {tuple(itertools.chain(*choice)) for choice in itertools.product(*runs)}
 
 
-# ----------------------------------------------------------------------- lexicon
 class Entry(NamedTuple):
     """Pronunciation of a word; cost in nats."""
 
@@ -112,17 +108,17 @@ class Segmentation(NamedTuple):
     cost: float
 
     @property
-    def words(self) -> Words:
+    def words(self):
         """The words, without the fillers."""
         return tuple(word for word, _ in self.pieces if word is not None)
 
-    def after(self, word: str | None, length: int, cost: float) -> "Segmentation":
+    def after(self, word, length, cost):
         """Put one more piece in front (length 0: cost only)."""
         front = ((word, length),) if length else ()
         return Segmentation(front + self.pieces, cost + self.cost)
 
 
-def parse_lexicon(text: str, has_probs: bool = False) -> list[Entry]:
+def parse_lexicon(text, has_probs=False):
     """Read lines `word [probability] token...`; a probability p costs -ln(p)."""
     entries = []
     for fields in filter(None, map(str.split, text.splitlines())):
@@ -132,9 +128,7 @@ def parse_lexicon(text: str, has_probs: bool = False) -> list[Entry]:
     return entries
 
 
-def segmenter(
-    lexicon: Sequence[Entry], fillers: Fillers | None = None
-) -> Callable[[tuple[str, ...]], list[Segmentation]]:
+def segmenter(lexicon, fillers=None):
     """A function token names -> all ways to read them as words and fillers."""
     fillers = fillers or Fillers()
     if fillers.separator is not None and fillers.silence is not None:
@@ -142,7 +136,7 @@ def segmenter(
     separated = fillers.separator is not None and not fillers.separator_optional
 
     @functools.cache
-    def parse(tokens: tuple[str, ...], after_word: bool) -> list[Segmentation]:
+    def parse(tokens, after_word):
         """Read on, directly after a word, or else where a word may start."""
         found = [] if tokens else [Segmentation((), 0.0)]
         if tokens and tokens[0] == fillers.separator:
@@ -152,7 +146,7 @@ def segmenter(
         return found + words_first(tokens, lambda rest: parse(rest, True))
 
     @functools.cache
-    def parse_place(tokens: tuple[str, ...]) -> list[Segmentation]:
+    def parse_place(tokens):
         """Read on from a place for silence: the start, or directly after a word."""
         p, found = fillers.silence_prob, []
         if p < 1:
@@ -162,15 +156,12 @@ def segmenter(
         return found
 
     @functools.cache
-    def parse_word(tokens: tuple[str, ...]) -> list[Segmentation]:
+    def parse_word(tokens):
         if not tokens:
             return [Segmentation((), 0.0)]
         return words_first(tokens, parse_place)
 
-    def words_first(
-        tokens: tuple[str, ...],
-        parse_rest: Callable[[tuple[str, ...]], list[Segmentation]],
-    ) -> list[Segmentation]:
+    def words_first(tokens, parse_rest):
         return [
             s.after(entry.word, len(entry.tokens), entry.cost)
             for entry in lexicon
@@ -183,7 +174,6 @@ def segmenter(
     return lambda tokens: parse(tokens, False)
 
 
-# ---------------------------------------------------------------------- the best
 class Options(NamedTuple):
     """The options of the decoder that change a total; none that prunes."""
 
@@ -220,7 +210,7 @@ class _Alignments(NamedTuple):
 
 
 @functools.cache
-def _all_alignments(topology: str, num_tokens: int, num_frames: int) -> _Alignments:
+def _all_alignments(topology, num_tokens, num_frames):
     """All V**T alignments, where token 0 is the blank."""
     index: dict[tuple[int, ...], int] = {}
     frames, sequence = [], []
@@ -233,7 +223,7 @@ def _all_alignments(topology: str, num_tokens: int, num_frames: int) -> _Alignme
     return _Alignments(table, np.array(sequence, np.int64), list(index))
 
 
-def frame_costs(logprobs: np.ndarray, blank: int, options: Options) -> np.ndarray:
+def frame_costs(logprobs, blank, options):
     """Scaled acoustic cost float64 [T, V] of each token at each frame.
 
     A log-prob of -inf is impossible whatever the scale. At a frame whose blank
@@ -249,7 +239,7 @@ def frame_costs(logprobs: np.ndarray, blank: int, options: Options) -> np.ndarra
     return np.where(impossible, INF, options.acoustic_scale * -x)
 
 
-def word_frames(segmentation: Segmentation, spans: Sequence[Span]) -> WordFrames:
+def word_frames(segmentation, spans):
     """Frames of each word: its first token's first to its last token's last."""
     frames, position = [], 0
     for word, length in segmentation.pieces:
@@ -261,19 +251,19 @@ def word_frames(segmentation: Segmentation, spans: Sequence[Span]) -> WordFrames
 
 
 def best(
-    logprobs: np.ndarray,
+    logprobs,
     *,
-    tokens: Sequence[str],
-    blank: str,
-    lexicon: Sequence[Entry],
-    sentence_cost: Callable[[Words], float],
-    topology: str = "normal",
-    fillers: Fillers | None = None,
-    options: Options | None = None,
-    boosts: Mapping[str, float] | None = None,
-    phrase_cost: Callable[[Words, tuple[str, ...]], float] | None = None,
-    tolerance: float = 1e-4,
-) -> Best:
+    tokens,
+    blank,
+    lexicon,
+    sentence_cost,
+    topology="normal",
+    fillers=None,
+    options=None,
+    boosts=None,
+    phrase_cost=None,
+    tolerance=1e-4,
+):
     """The least total over all alignments, readings and segmentations.
 
     Args:
@@ -326,12 +316,7 @@ def best(
     return Best(least, ties, table)
 
 
-def _language_cost(
-    seg: Segmentation,
-    sentence_cost: Callable[[Words], float],
-    options: Options,
-    boosts: Mapping[str, float],
-) -> float:
+def _language_cost(seg, sentence_cost, options, boosts):
     """All of a total that does not depend on the log-probs."""
     words = seg.words
     graph = seg.cost + sentence_cost(words)
@@ -341,9 +326,7 @@ def _language_cost(
     return options.lm_scale * graph + options.word_insertion * len(words) - boost
 
 
-def _spans_of(
-    topology: str, alignments: _Alignments, sequence: int, rows: np.ndarray
-) -> Iterator[tuple[Span, ...]]:
+def _spans_of(topology, alignments, sequence, rows):
     """The readings of these rows that give this token sequence."""
     wanted = alignments.sequences[sequence]
     for row in rows:

@@ -7,14 +7,12 @@ what it leaves.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import naive
 import naive_lm
-import numpy as np
-from naive_cases import LM_ONLY_NAMES, Case, random_case
+from naive_cases import LM_ONLY_NAMES, random_case
 
 NEW_NAMES = ("neu", "ab", *LM_ONLY_NAMES)
 _MARK = "+"
@@ -29,15 +27,8 @@ class Listed(NamedTuple):
     bonus: float
 
 
-def random_added_case(
-    rng: np.random.Generator, **drawn: object
-) -> tuple[Case, list[Listed]]:
-    """A case whose model says what unknown words cost, and a list.
-
-    Args:
-        rng: the only source of chance.
-        drawn: as `random_case`.
-    """
+def random_added_case(rng, **drawn):
+    """A case whose model says what unknown words cost, and a list."""
     case = random_case(rng, **drawn)
     if case.unk_cost is None and "<unk>" not in case.arpa:
         case = replace(case, unk_cost=float(rng.choice([0.5, 4.0])))
@@ -60,9 +51,7 @@ def random_added_case(
     return case, list(listed.values())
 
 
-def solve_added(
-    case: Case, listed: list[Listed], opened: Sequence[naive.Entry] = ()
-) -> naive.Best:
+def solve_added(case, listed, opened=()):
     """The oracle's answer.
 
     opened: other words that neither lexicon nor model has, and how they are said.
@@ -103,5 +92,5 @@ def solve_added(
     return naive.Best(best.cost, dict(ties), table)
 
 
-def _texts(words: naive_lm.Words) -> naive_lm.Words:
+def _texts(words):
     return tuple(word.removesuffix(_MARK).removeprefix(_OPEN) for word in words)

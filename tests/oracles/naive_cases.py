@@ -46,12 +46,12 @@ class Case:
     phrases: Phrases | None = None
 
     @property
-    def tokens_text(self) -> str:
+    def tokens_text(self):
         """A token file: one per line, in order."""
         return "".join(f"{token}\n" for token in self.tokens)
 
     @property
-    def usable_words(self) -> set[str]:
+    def usable_words(self):
         """The lexicon's words that a sentence can contain."""
         entries = naive.parse_lexicon(self.lexicon, self.lexicon_has_probs)
         known = naive_lm.parse_arpa(self.arpa).cost
@@ -59,13 +59,7 @@ class Case:
         return {w for w in words if (w,) in known or self.unk_cost is not None}
 
 
-def solve(
-    case: Case,
-    *,
-    tolerance: float = 1e-4,
-    exact_lm: bool = False,
-    logprobs: np.ndarray | None = None,
-) -> naive.Best:
+def solve(case, *, tolerance=1e-4, exact_lm=False, logprobs=None):
     """The oracle's answer; other log-probs than the case's own may be given.
 
     exact_lm: true back-off (as kenlm) instead of back-off as an epsilon (as G).
@@ -92,20 +86,19 @@ def solve(
 
 
 def random_case(
-    rng: np.random.Generator,
+    rng,
     *,
-    topology: str | None = None,
-    fillers: str | None = None,
-    num_tokens: int | None = None,
-    num_frames: int | None = None,
-    order: int | None = None,
-    ties: bool | None = None,
-    plain: bool = False,
-) -> Case:
+    topology=None,
+    fillers=None,
+    num_tokens=None,
+    num_frames=None,
+    order=None,
+    ties=None,
+    plain=False,
+):
     """Draw a case; what is not given is drawn as well.
 
     Args:
-        rng: the only source of chance.
         topology: one of naive.TOPOLOGIES.
         fillers: one of FILLERS; all but "none" need num_tokens >= 3.
         num_tokens: V with the blank, 2 to 5.
@@ -148,9 +141,7 @@ def random_case(
     )
 
 
-def random_tokens(
-    rng: np.random.Generator, num_tokens: int, fillers: str
-) -> tuple[list[str], str, str | None, list[str]]:
+def random_tokens(rng, num_tokens, fillers):
     """The table in random order; its blank; its filler; the tokens left for words."""
     blank = str(rng.choice(BLANK_NAMES))
     filler = {"none": None, "silence": "SIL"}.get(fillers, "<wb>")
@@ -159,9 +150,7 @@ def random_tokens(
     return [tokens[i] for i in rng.permutation(num_tokens)], blank, filler, letters
 
 
-def random_lexicon(
-    rng: np.random.Generator, letters: list[str]
-) -> tuple[str, bool, list[str]]:
+def random_lexicon(rng, letters):
     """Text, whether it has probabilities, and the words; no entry comes twice.
 
     Pronunciations are short, and often made from an earlier one: the same (a
@@ -188,14 +177,7 @@ def random_lexicon(
     return "".join(f"{line}\n" for line in lines), has_probs, list(dict(entries))
 
 
-def random_arpa(
-    rng: np.random.Generator,
-    words: list[str],
-    *,
-    order: int | None = None,
-    ties: bool = False,
-    pruned_suffixes: bool = True,
-) -> tuple[str, set[str]]:
+def random_arpa(rng, words, *, order=None, ties=False, pruned_suffixes=True):
     """ARPA text and the words that it knows (at least one of the given).
 
     Higher n-grams are random subsets whose prefixes exist and whose suffixes may not
@@ -234,9 +216,7 @@ def random_arpa(
     return f"{text}\n\\end\\\n", set(known)
 
 
-def _arpa_line(
-    rng: np.random.Generator, gram: tuple[str, ...], *, has_backoff: bool, ties: bool
-) -> str:
+def _arpa_line(rng, gram, *, has_backoff, ties):
     prob = -float(rng.choice([0, 0.25, 0.5, 1])) if ties else rng.uniform(-2, -0.05)
     first = "-99" if gram == ("<s>",) and rng.random() < 0.8 else f"{prob:.5g}"
     fields = [first, " ".join(gram)]
@@ -246,14 +226,7 @@ def _arpa_line(
     return "\t".join(fields) + "\n"
 
 
-def random_sentence_frames(
-    rng: np.random.Generator,
-    tokens: list[str],
-    entries: list[naive.Entry],
-    blank: str,
-    filler: str | None,
-    num_frames: int,
-) -> list[int]:
+def random_sentence_frames(rng, tokens, entries, blank, filler, num_frames):
     """Draw a sentence as a token per frame, perhaps cut off; [] in some cases."""
     frames: list[int] = []
     if rng.random() < 0.3:
@@ -267,14 +240,7 @@ def random_sentence_frames(
     return frames[:num_frames]
 
 
-def random_logprobs(
-    rng: np.random.Generator,
-    num_frames: int,
-    num_tokens: int,
-    *,
-    ties: bool = False,
-    hint: list[int] | None = None,
-) -> np.ndarray:
+def random_logprobs(rng, num_frames, num_tokens, *, ties=False, hint=None):
     """Log-probs float32 [T, V], some of them -inf in some cases.
 
     With ties they are multiples of 1/4 and the rows do not sum to 1. A hint is a
@@ -292,7 +258,7 @@ def random_logprobs(
     return x.astype(np.float32)
 
 
-def random_options(rng: np.random.Generator) -> dict[str, Any]:
+def random_options(rng):
     """Scales and penalties, each of them often at its default."""
     values = {
         "acoustic_scale": (1.0, 1.0, 0.5, 1.7, 0.0),
@@ -304,20 +270,17 @@ def random_options(rng: np.random.Generator) -> dict[str, Any]:
     return {name: some[rng.integers(len(some))] for name, some in values.items()}
 
 
-def random_boosts(rng: np.random.Generator, words: list[str]) -> dict[str, float]:
+def random_boosts(rng, words):
     """A bonus in nats, now and then negative, for some of the words."""
     if rng.random() < 0.5:
         return {}
     return {w: float(rng.choice([0.5, 3.0, -1.0])) for w in words if rng.random() < 0.5}
 
 
-def random_phrases(
-    rng: np.random.Generator, words: list[str], unit: str | None = None
-) -> Phrases:
+def random_phrases(rng, words, unit=None):
     """Phrases of one to three words, some of them penalties, and what they are worth.
 
     Args:
-        rng: the only source of chance.
         words: what the phrases are made of, at least one.
         unit: "word" or "token"; drawn where it is not given.
     """

@@ -48,7 +48,7 @@ class Answer(NamedTuple):
     died_at: int | None
 
 
-def solve(case: Case) -> Answer | None:
+def solve(case):
     """Follow the rule frame by frame; None where the two best choices nearly tie."""
     penalty = np.float32(case.options.get("blank_penalty", 0))
     x = case.logprobs.copy()
@@ -86,7 +86,7 @@ def solve(case: Case) -> Answer | None:
     )
 
 
-def runs(labels: Sequence[str], blank: str) -> list[tuple[str, int, int]]:
+def runs(labels, blank):
     """Equal neighbours merged, blanks dropped."""
     found, start = [], 0
     for name, run in itertools.groupby(labels):
@@ -97,7 +97,7 @@ def runs(labels: Sequence[str], blank: str) -> list[tuple[str, int, int]]:
     return found
 
 
-def texts(labels: Sequence[str], blank: str) -> tuple[str, ...]:
+def texts(labels, blank):
     """The tokens of an alignment."""
     return tuple(name for name, _, _ in runs(labels, blank))
 
@@ -105,7 +105,7 @@ def texts(labels: Sequence[str], blank: str) -> tuple[str, ...]:
 class Models:
     """Language model and phrases of a case."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case):
         self._case = case
         self._lm = naive_lm.parse_arpa(case.arpa) if case.arpa else None
         if self._lm is not None:
@@ -115,7 +115,7 @@ class Models:
         if case.phrases is not None:
             self._phrase_cost = case.phrases.coster((), None)
 
-    def cost(self, text: tuple[str, ...], token: str, of: dict[str, float]) -> float:
+    def cost(self, text, token, of):
         """Cost by which a token begins after a text, or does not."""
         options = self._case.options
         scale = options.get("acoustic_scale", 1)
@@ -127,16 +127,16 @@ class Models:
         boost = self._paid((*text, token)) - self._paid(text)
         return options.get("lm_scale", 1) * lm + boost - scale * float(of[token])
 
-    def graph(self, text: tuple[str, ...], *, ended: bool) -> float:
+    def graph(self, text, *, ended):
         """The model's cost of a text."""
         full = (BOS, *text, EOS) if ended else (BOS, *text)
         return sum(self._next(full[:i], full[i]) for i in range(1, len(full)))
 
-    def boost(self, text: tuple[str, ...]) -> float:
+    def boost(self, text):
         """The cost of the phrases in a text."""
         return 0.0 if self._case.phrases is None else self._phrase_cost(text, ())
 
-    def _next(self, history: tuple[str, ...], word: str) -> float:
+    def _next(self, history, word):
         if self._lm is None:
             return 0.0
         if self._maps:
@@ -145,7 +145,7 @@ class Models:
             history = tuple(past)
         return self._word_cost(history, word)
 
-    def _paid(self, text: tuple[str, ...]) -> float:
+    def _paid(self, text):
         """Cost of phrases so far: those said, and the credit of one begun."""
         phrases = self._case.phrases
         if phrases is None:
@@ -167,7 +167,7 @@ class Models:
         return self._phrase_cost(text, ()) - credit
 
 
-def random_case(rng: np.random.Generator, *, ties: bool = False) -> Case:
+def random_case(rng, *, ties=False):
     """Draw a case; with ties its numbers are from coarse grids."""
     num_tokens = int(rng.integers(2, 6))
     tokens, blank, _, letters = naive_cases.random_tokens(rng, num_tokens, "none")
@@ -187,7 +187,7 @@ def random_case(rng: np.random.Generator, *, ties: bool = False) -> Case:
     return Case(tokens, blank, x, arpa, unk_cost, phrases, options)
 
 
-def _random_phrases(rng: np.random.Generator, letters: list[str]) -> Phrases:
+def _random_phrases(rng, letters):
     texts = [
         " ".join(rng.choice(letters, size=rng.integers(1, 5)))
         for _ in range(rng.integers(1, 5))

@@ -6,7 +6,6 @@ is open before every word) -> a function words -> cost in nats, with `<s>` and `
 
 import functools
 import math
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 INF = math.inf
@@ -22,7 +21,7 @@ class Ngrams(NamedTuple):
     backoff: dict[Words, float]
 
 
-def parse_arpa(text: str) -> Ngrams:
+def parse_arpa(text):
     """Read well-formed ARPA text; log10 probabilities become nats."""
     order, cost, backoff = 0, {}, {}
     for line in text.splitlines():
@@ -37,9 +36,7 @@ def parse_arpa(text: str) -> Ngrams:
     return Ngrams(order, cost, backoff)
 
 
-def exact_word_coster(
-    lm: Ngrams, unk_cost: float | None = None
-) -> Callable[[Words, str], float]:
+def exact_word_coster(lm, unk_cost=None):
     """A function history, word -> cost by true back-off, as the `kenlm` module scores.
 
     Each word (and `</s>` at the end) is scored by the longest n-gram that ends in
@@ -51,7 +48,7 @@ def exact_word_coster(
             word is impossible.
     """
 
-    def word_cost(history: Words, word: str) -> float:
+    def word_cost(history, word):
         total = 0.0
         for length in range(min(len(history), lm.order - 1), -1, -1):
             context = history[len(history) - length :]
@@ -63,9 +60,7 @@ def exact_word_coster(
     return word_cost
 
 
-def exact_scorer(
-    lm: Ngrams, unk_cost: float | None = None, map_unknown: bool = False
-) -> Callable[[Words], float]:
+def exact_scorer(lm, unk_cost=None, map_unknown=False):
     """Sentence cost: the sum of what `exact_word_coster` gives.
 
     Args:
@@ -74,7 +69,7 @@ def exact_scorer(
     """
     word_cost = exact_word_coster(lm, unk_cost)
 
-    def sentence_cost(words: Words) -> float:
+    def sentence_cost(words):
         if BOS in words or EOS in words:
             return INF
         if map_unknown:
@@ -85,11 +80,7 @@ def exact_scorer(
     return sentence_cost
 
 
-def epsilon_scorer(
-    lm: Ngrams,
-    unk_cost: float | None = None,
-    oov: Mapping[str, float] | None = None,
-) -> Callable[[Words], float]:
+def epsilon_scorer(lm, unk_cost=None, oov=None):
     """Sentence cost when back-off is a choice that is open before every word.
 
     The least over all ways to score the sentence, where each step either uses the
@@ -111,11 +102,11 @@ def epsilon_scorer(
     contexts = {g for g in lm.cost if len(g) < lm.order}
     contexts |= {g[:k] for g in lm.cost for k in range(len(g))} | {()}
 
-    def longest_context(words: Words) -> Words:
+    def longest_context(words):
         return next(c for i in range(len(words) + 1) if (c := words[i:]) in contexts)
 
     @functools.cache
-    def least(history: Words, rest: Words) -> float:
+    def least(history, rest):
         if not rest:
             return 0.0
         word, ways = rest[0], [INF]
@@ -131,7 +122,7 @@ def epsilon_scorer(
             ways.append(unk_cost + least((), rest[1:]))
         return min(ways)
 
-    def sentence_cost(words: Words) -> float:
+    def sentence_cost(words):
         if BOS in words or EOS in words:
             return INF
         return least(longest_context((BOS,)), (*words, EOS))

@@ -11,7 +11,6 @@ import itertools
 from dataclasses import dataclass, replace
 
 import naive
-import numpy as np
 from naive_added import Listed, random_added_case, solve_added
 from naive_cases import Case, random_arpa, random_logprobs
 
@@ -30,13 +29,10 @@ class OpenCase:
     costs: tuple[float, float]
 
 
-def random_open_case(
-    rng: np.random.Generator, kind: str | None = None, **drawn: object
-) -> OpenCase:
+def random_open_case(rng, kind=None, **drawn):
     """Draw a case.
 
     Args:
-        rng: the only source of chance.
         kind: one of KINDS; pieces stand without a separator.
         drawn: as `naive_cases.random_case`.
     """
@@ -53,7 +49,7 @@ def random_open_case(
     return OpenCase(case, listed, kind, costs)
 
 
-def _spelled(rng: np.random.Generator, case: Case, kind: str) -> Case:
+def _spelled(rng, case, kind):
     """Draw a lexicon of words that are spelled by their tokens."""
     names = _PIECES if kind == "pieces" else {}
     case = replace(case, tokens=[names.get(token, token) for token in case.tokens])
@@ -61,9 +57,9 @@ def _spelled(rng: np.random.Generator, case: Case, kind: str) -> Case:
     spellings = []
     while len(spellings) < 3:
         spelt = tuple(rng.choice(usable, size=rng.integers(1, 4)).tolist())
-        if _text(spelt, kind) is not None:
+        if text_of(spelt, kind) is not None:
             spellings.append(spelt)
-    entries = {(_text(spelt, kind), spelt): None for spelt in spellings}
+    entries = {(text_of(spelt, kind), spelt): None for spelt in spellings}
     words = list(dict.fromkeys(word for word, _ in entries))
     lexicon = "".join(f"{word} {' '.join(spelt)}\n" for word, spelt in entries)
     arpa, _ = random_arpa(rng, words)
@@ -79,23 +75,23 @@ def _spelled(rng: np.random.Generator, case: Case, kind: str) -> Case:
     )
 
 
-def _frames(rng: np.random.Generator, case: Case, kind: str) -> np.ndarray:
+def _frames(rng, case, kind):
     """Log-probs that are in favour of some words."""
     size, usable = len(case.logprobs), sorted(_usable(case))
     hint: list[int] = []
     while len(hint) < size:
         spelt = tuple(rng.choice(usable, size=rng.integers(1, 5)).tolist())
-        if _text(spelt, kind) is not None:
+        if text_of(spelt, kind) is not None:
             end = rng.choice([case.blank, case.separator or case.blank])
             hint += [case.tokens.index(token) for token in (*spelt, str(end))]
     return random_logprobs(rng, size, len(case.tokens), hint=hint[:size])
 
 
-def _usable(case: Case) -> set[str]:
+def _usable(case):
     return set(case.tokens) - {case.blank, case.separator, case.silence}
 
 
-def _text(tokens: tuple[str, ...], kind: str) -> str | None:
+def text_of(tokens, kind):
     """Spell tokens as a word; None where they are none."""
     if kind == "phones":
         return f"<{' '.join(tokens)}>"
@@ -107,20 +103,20 @@ def _text(tokens: tuple[str, ...], kind: str) -> str | None:
     return text[1:]
 
 
-def spellings(opened: OpenCase) -> list[naive.Entry]:
+def spellings(opened):
     """All words of as many tokens as there are frames."""
     usable = [t for t in opened.case.tokens if t in _usable(opened.case)]
     word_cost, token_cost = opened.costs
     found = []
     for length in range(1, len(opened.case.logprobs) + 1):
         for tokens in itertools.product(usable, repeat=length):
-            text = _text(tokens, opened.kind)
+            text = text_of(tokens, opened.kind)
             if text is not None:
                 cost = word_cost + token_cost * length
                 found.append(naive.Entry(text, tokens, cost))
     return found
 
 
-def solve_open(opened: OpenCase) -> naive.Best:
+def solve_open(opened):
     """The oracle's answer."""
     return solve_added(opened.case, opened.listed, spellings(opened))

@@ -15,22 +15,20 @@ row are one.
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import naive
 
 Labels = tuple[str, ...]
 
 
-def occurrences(text: Labels, part: Labels) -> int:
+def occurrences(text, part):
     """How often a string stands in another, overlaps included."""
     starts = range(len(text) - len(part) + 1)
     return sum(text[i : i + len(part)] == part for i in starts)
 
 
-def minimal(spellings: set[Labels]) -> set[Labels]:
+def minimal(spellings):
     """Keep the phrases that contain no other one."""
     return {
         s for s in spellings if not any(o != s and occurrences(s, o) for o in spellings)
@@ -52,7 +50,7 @@ class Phrases:
     spellings: Mapping[str, Sequence[Labels]] | None = None
     boundary: str | None = None
 
-    def worth(self, weight: float, length: int) -> float:
+    def worth(self, weight, length):
         """Nats each time."""
         c0, beta = self.options.get("c0", 1.0), self.options.get("beta", 2.0)
         base = c0 + sum(c0 * beta + math.log(d) for d in range(2, length + 1))
@@ -62,9 +60,7 @@ class Phrases:
             base = 1.0
         return round(weight * base * 16384) / 16384
 
-    def coster(
-        self, lexicon: Sequence[naive.Entry], fillers: naive.Fillers
-    ) -> Callable[[Labels, Labels], float]:
+    def coster(self, lexicon, fillers):
         """A function of words and tokens -> the cost of the phrases in them."""
         edge = () if self.boundary is None else (self.boundary,)
         spelt = {}
@@ -77,12 +73,12 @@ class Phrases:
         assert not (outside and edge)
         strings = set().union(*spelt.values())
 
-        def belongs(text: Labels) -> bool:
+        def belongs(text):
             """Tell whether the last label ends or begins a phrase."""
             ends = [text[i:] for i in range(len(text))]
             return any(end == s[: len(end)] for end in ends for s in strings)
 
-        def cost(words: Labels, tokens: Labels) -> float:
+        def cost(words, tokens):
             text = words if self.unit == "word" else tokens
             text, total = edge + text + edge, 0.0
             if edge:  # several boundaries in a row are one
@@ -99,9 +95,7 @@ class Phrases:
         return cost
 
 
-def said(
-    words: Labels, lexicon: Sequence[naive.Entry], fillers: naive.Fillers
-) -> set[Labels]:
+def said(words, lexicon, fillers):
     """All ways to say some words: their pronunciations and what stands between."""
     between = [()] if fillers.separator is None else [(fillers.separator,)]
     if fillers.separator is not None and fillers.separator_optional:

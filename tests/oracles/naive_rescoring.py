@@ -16,22 +16,13 @@ from collections.abc import Mapping, Sequence
 import naive
 import naive_lm
 import numpy as np
-from naive_added import Listed
-from naive_cases import Case
 
 OPEN = "<open>"
 _MARK, _OPEN = "+", "\0"
 _INF = math.inf
 
 
-def solve_rescored(
-    case: Case,
-    arpa: str,
-    unk_cost: float | None,
-    options: Mapping[str, float],
-    listed: Sequence[Listed] = (),
-    opened: Sequence[naive.Entry] = (),
-) -> naive.Best:
+def solve_rescored(case, arpa, unk_cost, options, listed=(), opened=()):
     """The oracle's answer; open words are called `OPEN`.
 
     Args:
@@ -77,7 +68,7 @@ def solve_rescored(
     return best._replace(table=table)
 
 
-def table_of(case: Case) -> list[str]:
+def table_of(case):
     """The words of the lexicon that the case's model has."""
     entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
     return [w for w in dict(entries_by_word(entries)) if w in case.usable_words]
@@ -88,13 +79,10 @@ def entries_by_word(entries):
     return [(entry.word, entry) for entry in entries]
 
 
-# ------------------------------------------------------------- paths by themselves
 Said = Mapping[int, Sequence[tuple[tuple[int, ...], float]]]
 
 
-def path_cost(
-    steps: Sequence[tuple[int | None, int | None]], said: Said, fillers, complete: bool
-) -> float:
+def path_cost(steps, said, fillers, complete):
     """Cost of the pronunciations of a path.
 
     Args:
@@ -158,7 +146,7 @@ def _begun(tokens, words, said, fillers):
             yield cost + waiting
 
 
-def pronunciations_in(tables) -> dict[int, list[tuple[tuple[int, ...], float]]]:
+def pronunciations_in(tables):
     """List a graph's pronunciations as `path_cost` takes them."""
     said, found = tables.pronunciations, {}
     for i, word in enumerate(np.asarray(said.word).tolist()):

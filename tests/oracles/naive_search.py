@@ -20,7 +20,6 @@ import functools
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,7 +32,6 @@ from naive_phrases import Phrases
 PIECE_START = "\u2581"
 
 
-# -------------------------------------------------------------------------- the case
 @dataclass(frozen=True)
 class Case:
     """All that a decoding needs, as plain data and file text.
@@ -57,12 +55,12 @@ class Case:
     phrases: Phrases | None = None
 
     @property
-    def entries(self) -> list[naive.Entry]:
+    def entries(self):
         """The lexicon, parsed; empty where there is none."""
         return naive.parse_lexicon(self.lexicon or "", self.lexicon_has_probs)
 
     @property
-    def fillers(self) -> naive.Fillers:
+    def fillers(self):
         """Tokens that may stand between words."""
         return naive.Fillers(self.separator, self.separator_optional)
 
@@ -78,13 +76,12 @@ class Options(NamedTuple):
     blank_skip_threshold: float | None = None
 
 
-# ------------------------------------------------------------------------ alignments
-def collapse(alignment: Sequence[int], blank: int) -> tuple[int, ...]:
+def collapse(alignment, blank):
     """The tokens that an alignment stands for."""
     return tuple(token for token, _ in itertools.groupby(alignment) if token != blank)
 
 
-def spans(alignment: Sequence[int], blank: int) -> tuple[naive.Span, ...]:
+def spans(alignment, blank):
     """Collapse an alignment to tokens with their frames."""
     found, start = [], 0
     for token, group in itertools.groupby(alignment):
@@ -95,7 +92,7 @@ def spans(alignment: Sequence[int], blank: int) -> tuple[naive.Span, ...]:
     return tuple(found)
 
 
-def frame_costs(case: Case) -> np.ndarray:
+def frame_costs(case):
     """Acoustic cost float64 [T, V] before its scale; inf is impossible at any scale.
 
     At a frame whose blank posterior, before the penalty, is at least the threshold,
@@ -111,23 +108,21 @@ def frame_costs(case: Case) -> np.ndarray:
     return cost
 
 
-def alignment_cost(case: Case, alignment: Sequence[int]) -> float:
+def alignment_cost(case, alignment):
     """The acoustic cost of one alignment, before its scale."""
     costs = frame_costs(case)
     return math.fsum(costs[t, token] for t, token in enumerate(alignment))
 
 
 @functools.cache
-def _all_alignments(
-    num_tokens: int, num_frames: int, blank: int
-) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+def _all_alignments(num_tokens, num_frames, blank):
     """All V**T alignments, and what each collapses to."""
     rows = list(itertools.product(range(num_tokens), repeat=num_frames))
     table = np.array(rows, np.int64).reshape(len(rows), num_frames)
     return table, [collapse(row, blank) for row in rows]
 
 
-def acoustic_costs(case: Case) -> dict[Words, list[float]]:
+def acoustic_costs(case):
     """Tokens, by name -> the acoustic costs of all their possible alignments."""
     num_frames, num_tokens = case.logprobs.shape
     assert num_tokens**num_frames <= 100_000
@@ -144,22 +139,20 @@ def acoustic_costs(case: Case) -> dict[Words, list[float]]:
     }
 
 
-# ---------------------------------------------------------------------------- boosts
-def booster(case: Case) -> Callable[[Words, Words], float]:
+def booster(case):
     """A function words, tokens -> the cost of all boosts in them."""
     typed = {text: bonus for text, bonus in case.boosts.items() if " " in text}
     lists = [Phrases(typed, "word", {"weights_are_totals": True})]
     lists += [] if case.phrases is None else [case.phrases]
     costers = [one.coster(case.entries, case.fillers) for one in lists]
 
-    def boost_cost(words: Words, tokens: Words) -> float:
+    def boost_cost(words, tokens):
         singles = -sum(case.boosts.get(word, 0.0) for word in words)
         return singles + sum(cost(words, tokens) for cost in costers)
 
     return boost_cost
 
 
-# -------------------------------------------------------------------------- readings
 class Reading(NamedTuple):
     """Tokens read as words: the costs that do not depend on the log-probs.
 
@@ -173,7 +166,7 @@ class Reading(NamedTuple):
     pieces: tuple[tuple[str | None, int], ...]
 
 
-def reader(case: Case) -> Callable[[Words], list[Reading]]:
+def reader(case):
     """A function token names -> all possible ways to read them.
 
     Without a lexicon the only one has the tokens themselves for words.
@@ -181,7 +174,7 @@ def reader(case: Case) -> Callable[[Words], list[Reading]]:
     options, score = Options(**case.options), sentence_scorer(case)
     segment, boost = naive.segmenter(case.entries, case.fillers), booster(case)
 
-    def read(tokens: Words) -> list[Reading]:
+    def read(tokens):
         if case.lexicon is None:
             pieces = tuple((token, 1) for token in tokens)
             found = [naive.Segmentation(pieces, 0.0)]
@@ -200,7 +193,7 @@ def reader(case: Case) -> Callable[[Words], list[Reading]]:
     return read
 
 
-def sentence_scorer(case: Case) -> Callable[[Words], float]:
+def sentence_scorer(case):
     """The language model's cost of a text.
 
     Without a lexicon a token that the model lacks is scored as its `<unk>`.
@@ -212,7 +205,7 @@ def sentence_scorer(case: Case) -> Callable[[Words], float]:
     return functools.cache(naive_lm.exact_scorer(ngrams, case.unk_cost, map_unknown))
 
 
-def joined(case: Case, tokens: Words) -> Words:
+def joined(case, tokens):
     """The words of tokens where there is no lexicon."""
     if case.separator is not None:
         groups = itertools.groupby(tokens, lambda token: token == case.separator)
@@ -224,7 +217,6 @@ def joined(case: Case, tokens: Words) -> Words:
     return tokens
 
 
-# ------------------------------------------------------------------------- all texts
 class Parts(NamedTuple):
     """Parts of a total; acoustic and graph before their scales."""
 
@@ -246,26 +238,26 @@ class Text(NamedTuple):
     parts: Parts | None = None
 
 
-def total(case: Case, parts: Parts) -> float:
+def total(case, parts):
     """The total that parts make."""
     options = Options(**case.options)
     scaled = options.acoustic_scale * parts.acoustic + options.lm_scale * parts.graph
     return scaled + parts.insertion + parts.boost
 
 
-def log_sum(costs: Sequence[float]) -> float:
+def log_sum(costs):
     """-log(sum of exp(-cost)), of finite costs."""
     least = min(costs)
     return least - math.log(math.fsum(math.exp(least - cost) for cost in costs))
 
 
-def best_texts(case: Case, merge: str) -> list[Text]:
+def best_texts(case, merge, read=None):
     """All possible texts, the cheapest first.
 
     merge "max": the least total over all alignments and readings of the text;
-    "sum": the negated log of the sum of exp(-total) over them.
+    "sum": the negated log of the sum of exp(-total) over them. read: another reader.
     """
-    read, scale = reader(case), Options(**case.options).acoustic_scale
+    read, scale = read or reader(case), Options(**case.options).acoustic_scale
     sums: dict[Words, list[float]] = defaultdict(list)
     least: dict[Words, Text] = {}
     for tokens, costs in acoustic_costs(case).items():

@@ -9,7 +9,6 @@ hyps = decoder.decode([case.logprobs], boosts=decoder_boosts(case, decoder.words
 import io
 import itertools
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,12 +23,10 @@ from wfstdec import (
     Lexicon,
     PhraseCompiler,
     PhraseOptions,
-    TokenTable,
     read_arpa,
     token_table,
 )
-from wfstdec.boost.lists import BoostsLike
-from wfstdec.boost.phrases import Speller, by_lexicon, by_words
+from wfstdec.boost.phrases import by_lexicon, by_words
 from wfstdec.errors import BoostWarning
 
 WITH_LEXICON = ("none", "separator", "separator_optional")
@@ -45,19 +42,18 @@ _MOST_FRAMES = {3: 6, 4: 6, 5: 5}
 
 
 def random_case(
-    rng: np.random.Generator,
+    rng,
     *,
-    kind: str | None = None,
-    boosts: str | None = None,
-    num_tokens: int | None = None,
-    num_frames: int | None = None,
-    easy_lm: bool = False,
-    plain: bool = False,
-) -> Case:
+    kind=None,
+    boosts=None,
+    num_tokens=None,
+    num_frames=None,
+    easy_lm=False,
+    plain=False,
+):
     """Draw a case; what is not given is drawn as well.
 
     Args:
-        rng: the only source of chance.
         kind: one of KINDS.
         boosts: one of BOOSTS; without a lexicon there are token phrases or none.
         num_tokens: V with the blank, 3 to 5.
@@ -93,16 +89,14 @@ def random_case(
     return replace(case, logprobs=_random_logprobs(rng, case, num_frames, ties=ties))
 
 
-def _random_lexicon(
-    rng: np.random.Generator, letters: list[str]
-) -> tuple[str, bool, list[str]]:
+def _random_lexicon(rng, letters):
     while True:
         lexicon, has_probs, words = naive_cases.random_lexicon(rng, letters)
         if len(words) > 1:
             return lexicon, has_probs, words
 
 
-def _random_options(rng: np.random.Generator, case: Case) -> dict[str, Any]:
+def _random_options(rng, case):
     options = naive_cases.random_options(rng)
     options["token_insertion"] = float(rng.choice([0, 0, 0.75, -0.5]))
     if case.lexicon is None:
@@ -110,9 +104,7 @@ def _random_options(rng: np.random.Generator, case: Case) -> dict[str, Any]:
     return options
 
 
-def _random_logprobs(
-    rng: np.random.Generator, case: Case, num_frames: int, *, ties: bool
-) -> np.ndarray:
+def _random_logprobs(rng, case, num_frames, *, ties):
     """Log-probs that often favour a sentence; some -inf, some rows of equals."""
     num_tokens = len(case.tokens)
     hint = _sentence_frames(rng, case, num_frames) if rng.random() < 0.8 else []
@@ -126,9 +118,7 @@ def _random_logprobs(
     return x
 
 
-def _sentence_frames(
-    rng: np.random.Generator, case: Case, num_frames: int
-) -> list[int]:
+def _sentence_frames(rng, case, num_frames):
     """A token per frame of a random sentence that is cut off at the end."""
     frames: list[int] = []
     letters = [token for token in case.tokens if token != case.blank]
@@ -145,10 +135,7 @@ def _sentence_frames(
     return frames[:num_frames]
 
 
-# --------------------------------------------------------------------------- the model
-def _random_lm(
-    rng: np.random.Generator, words: list[str], *, ties: bool, easy: bool
-) -> dict[str, Any]:
+def _random_lm(rng, words, *, ties, easy):
     if easy:
         arpa = easy_arpa(rng, words)
     elif rng.random() < 0.15:
@@ -159,7 +146,7 @@ def _random_lm(
     return {"arpa": arpa, "unk_cost": unk_cost}
 
 
-def easy_arpa(rng: np.random.Generator, words: Sequence[str]) -> str:
+def easy_arpa(rng, words):
     """ARPA text where taking an explicit n-gram is never dearer than backing off.
 
     An n-gram costs less than backing off to its suffix would, by more than its own
@@ -190,10 +177,7 @@ def easy_arpa(rng: np.random.Generator, words: Sequence[str]) -> str:
     return f"{text}\n\\end\\\n"
 
 
-# -------------------------------------------------------------------------- the boosts
-def _random_boosts(
-    rng: np.random.Generator, case: Case, words: list[str], kind: str | None
-) -> dict[str, Any]:
+def _random_boosts(rng, case, words, kind):
     """Arguments for a case: `boosts`, `phrases`, both or none."""
     if kind is None:
         kind = str(rng.choice(BOOSTS))
@@ -215,15 +199,15 @@ def _random_boosts(
     return made
 
 
-def _random_bonus(rng: np.random.Generator) -> float:
+def _random_bonus(rng):
     return float(rng.choice([0.5, 2.0, 3.7, -1.0]))
 
 
-def _random_phrase(rng: np.random.Generator, words: list[str], most: int) -> str:
+def _random_phrase(rng, words, most):
     return " ".join(rng.choice(words, size=rng.integers(1, most + 1)))
 
 
-def _random_weights(rng: np.random.Generator, words: list[str]) -> dict[str, float]:
+def _random_weights(rng, words):
     """Phrases of one to three words, now and then one that nobody knows."""
     texts = [_random_phrase(rng, words, 3) for _ in range(rng.integers(1, 5))]
     if rng.random() < 0.1:
@@ -231,7 +215,7 @@ def _random_weights(rng: np.random.Generator, words: list[str]) -> dict[str, flo
     return {text: float(rng.choice([1, 1, 0.5, 2, -1])) for text in texts}
 
 
-def _random_amounts(rng: np.random.Generator, *, bounded: bool) -> dict[str, Any]:
+def _random_amounts(rng, *, bounded):
     options: dict[str, Any] = {
         "c0": float(rng.choice([1, 0.3, 2])),
         "beta": float(rng.choice([2, 1, 0])),
@@ -243,9 +227,7 @@ def _random_amounts(rng: np.random.Generator, *, bounded: bool) -> dict[str, Any
     return options
 
 
-def random_word_phrases(
-    rng: np.random.Generator, case: Case, words: list[str]
-) -> Phrases:
+def random_word_phrases(rng, case, words):
     """Phrases of words that the decoder has."""
     weights, known = _random_weights(rng, words), word_table(case)
     spellings = {
@@ -256,9 +238,7 @@ def random_word_phrases(
     return Phrases(weights, "word", options, spellings)
 
 
-def random_token_phrases(
-    rng: np.random.Generator, case: Case, words: list[str]
-) -> Phrases:
+def random_token_phrases(rng, case, words):
     """Phrases of words that are said by the lexicon; without one they are tokens."""
     weights = _random_weights(rng, words)
     bounded = case.lexicon is not None and case.separator is not None
@@ -274,8 +254,7 @@ def random_token_phrases(
     return Phrases(weights, "token", options, spellings)
 
 
-# ------------------------------------------------------------------ for the library
-def decoder_arguments(case: Case) -> dict[str, Any]:
+def decoder_arguments(case):
     """Keyword arguments that `TrieDecoder` takes, objects instead of files."""
     table = token_table(case.tokens, case.blank)
     arguments: dict[str, Any] = {"tokens": table}
@@ -288,13 +267,7 @@ def decoder_arguments(case: Case) -> dict[str, Any]:
     return arguments | {"separator": case.separator}
 
 
-def graph_arguments(case: Case) -> dict[str, Any]:
-    """Arguments of `build_graph`; the case has a lexicon and a model."""
-    arguments = decoder_arguments(case)
-    return arguments
-
-
-def word_table(case: Case) -> tuple[str, ...]:
+def word_table(case):
     """The words that a decoder has: of the lexicon those that the model can score."""
     words = dict.fromkeys(entry.word for entry in case.entries)
     if case.arpa is not None and case.unk_cost is None:
@@ -303,14 +276,14 @@ def word_table(case: Case) -> tuple[str, ...]:
     return ("<eps>", *words)
 
 
-def library_lexicon(case: Case, table: TokenTable) -> Lexicon:
+def library_lexicon(case, table):
     """The lexicon of a case that has one."""
     words, names, costs = zip(*case.entries, strict=True)
     pronunciations = tuple(tuple(map(table.index, tokens)) for tokens in names)
     return Lexicon(words, pronunciations, np.array(costs, np.float32))
 
 
-def decoder_boosts(case: Case, words: Sequence[str]) -> BoostsLike:
+def decoder_boosts(case, words):
     """Boosts as decoders take them; `words` is their word table."""
     if case.phrases is None:
         return case.boosts or None
@@ -328,7 +301,7 @@ def decoder_boosts(case: Case, words: Sequence[str]) -> BoostsLike:
     return Boosts(case.boosts, compiled) if case.boosts else compiled
 
 
-def _speller(case: Case, words: Sequence[str], table: TokenTable) -> Speller:
+def _speller(case, words, table):
     """The library's own, or without a lexicon the case's spellings."""
     assert case.phrases is not None
     if case.phrases.unit == "word":

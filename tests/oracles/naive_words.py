@@ -11,15 +11,13 @@ else it costs what `<unk>` costs, so much for the word and so much for each toke
 
 import functools
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-import naive
 import naive_cases
 import naive_lm
 import naive_search
 import naive_search_cases
-import numpy as np
-from naive_search import PIECE_START, Case, Options, Parts, Reading, Text
+from naive_open import text_of
+from naive_search import PIECE_START, Case, Options, Reading
 
 from wfstdec import BoostEntry, Boosts, OpenVocabulary
 
@@ -46,33 +44,26 @@ class WordCase:
     spelled: bool = False
 
     @property
-    def table(self) -> tuple[str, ...]:
+    def table(self):
         """The words that the decoder has."""
         return naive_search_cases.word_table(self.case)
 
     @property
-    def entries(self) -> list[naive.Entry]:
+    def entries(self):
         """Entries of the lexicon that count."""
         return [entry for entry in self.case.entries if entry.word in self.table]
 
 
-# --------------------------------------------------------------------------- readings
-def open_text(case: WordCase, tokens: tuple[str, ...]) -> str | None:
+def open_text(case, tokens):
     """Spell tokens as text; None where they are no open word."""
     barred = {case.case.blank, case.case.separator}
     if not tokens or barred & set(tokens):
         return None
-    if case.tokens == "pieces":
-        begins = [token.startswith(PIECE_START) for token in tokens]
-        if not begins[0] or any(begins[1:]):
-            return None
-        return "".join(tokens)[1:] or None
-    if case.tokens == "letters":
-        return "".join(tokens)
-    return f"<{' '.join(tokens)}>"
+    spelled = case.tokens in ("letters", "pieces")
+    return text_of(tokens, case.tokens if spelled else "phones")
 
 
-def segments(case: WordCase, tokens: tuple[str, ...]):
+def segments(case, tokens):
     """All ways to say tokens as one word: word, known to the model, cost."""
     said = [(e.word, True, e.cost) for e in case.entries if e.tokens == tokens]
     found = list(said)
@@ -91,13 +82,13 @@ def segments(case: WordCase, tokens: tuple[str, ...]):
     return found
 
 
-def readings(case: WordCase, tokens: tuple[str, ...]):
+def readings(case, tokens):
     """All ways to read tokens: pieces (word or None, known, length), and the cost."""
     separator, optional = case.case.separator, case.case.separator_optional
     bound = separator is not None and not optional
 
     @functools.cache
-    def parse(start: int, after_word: bool):
+    def parse(start, after_word):
         found = [((), 0.0)] if start == len(tokens) else []
         if start < len(tokens) and tokens[start] == separator:
             rest = parse(start + 1, False)
@@ -114,12 +105,12 @@ def readings(case: WordCase, tokens: tuple[str, ...]):
     return parse(0, False)
 
 
-def reader(case: WordCase):
+def reader(case):
     """A function tokens -> `Reading`s, with all costs."""
     options, score = Options(**case.case.options), _scorer(case.case)
     booster = naive_search.booster(case.case)
 
-    def read(tokens: tuple[str, ...]) -> list[Reading]:
+    def read(tokens):
         found = []
         for pieces, cost in readings(case, tokens):
             spoken = [(word, known) for word, known, _ in pieces if word is not None]
@@ -136,7 +127,7 @@ def reader(case: WordCase):
     return read
 
 
-def _scorer(case: Case):
+def _scorer(case):
     """The language model's cost of words, those it does not know being `<unk>`."""
     if case.arpa is None:
         return lambda spoken: 0.0
@@ -145,49 +136,21 @@ def _scorer(case: Case):
     unknown = naive_lm.UNK if case.unk_cost is None else _OPEN
 
     @functools.cache
-    def score(spoken) -> float:
+    def score(spoken):
         return exact(tuple(word if known else unknown for word, known in spoken))
 
     return score
 
 
-def best_texts(case: WordCase, merge: str) -> list[Text]:
+def best_texts(case, merge):
     """Best texts, like `naive_search.best_texts`."""
-    read, scale = reader(case), Options(**case.case.options).acoustic_scale
-    sums: dict[tuple, list[float]] = {}
-    least: dict[tuple, Text] = {}
-    for tokens, costs in naive_search.acoustic_costs(case.case).items():
-        acoustic = min(costs)
-        summed = naive_search.log_sum([scale * cost for cost in costs])
-        for reading in read(tokens):
-            rest = Parts(0.0, reading.graph, reading.insertion, reading.boost)
-            total = functools.partial(naive_search.total, case.case)
-            sums.setdefault(reading.words, []).append(summed + total(rest))
-            parts = rest._replace(acoustic=acoustic)
-            text = Text(reading.words, total(parts), tokens, parts)
-            known = least.get(reading.words)
-            if known is None or text.cost < known.cost:
-                least[reading.words] = text
-    if merge == "sum":
-        found = [Text(w, naive_search.log_sum(costs)) for w, costs in sums.items()]
-    else:
-        found = list(least.values())
-    return sorted(found, key=lambda text: (text.cost, text.text))
+    return naive_search.best_texts(case.case, merge, reader(case))
 
 
-# ------------------------------------------------------------------------------- cases
-def random_case(
-    rng: np.random.Generator,
-    *,
-    tokens: str | None = None,
-    listed: bool | None = None,
-    opened: bool | None = None,
-    boosts: str | None = None,
-) -> WordCase:
+def random_case(rng, *, tokens=None, listed=None, opened=None, boosts=None):
     """Draw a case; what is not given is drawn as well.
 
     Args:
-        rng: the only source of chance.
         tokens: one of TOKENS.
         listed: whether a list adds words and pronunciations.
         opened: whether there are open words.
@@ -230,14 +193,12 @@ def random_case(
     return _boosted(rng, made, drawn)
 
 
-def _has_unk(case: Case) -> bool:
+def _has_unk(case):
     cost = naive_lm.parse_arpa(case.arpa or "").cost
     return cost.get((naive_lm.UNK,), naive_lm.INF) < naive_lm.INF
 
 
-def _spelled(
-    rng: np.random.Generator, case: Case, names: list[str], tokens: str
-) -> Case:
+def _spelled(rng, case, names, tokens):
     """Draw a lexicon of words that are spelled by their tokens."""
     entries = {}
     for _ in range(int(rng.integers(1, 5))):
@@ -253,23 +214,15 @@ def _spelled(
     return replace(case, arpa=arpa)
 
 
-def _random_spelling(
-    rng: np.random.Generator, names: list[str], tokens: str
-) -> tuple[str, ...]:
+def _random_spelling(rng, names, tokens):
     """Tokens that make a word."""
     while True:
-        spelt = tuple(str(x) for x in rng.choice(names, size=rng.integers(1, 4)))
-        if tokens != "pieces":
-            return spelt
-        first = [n for n in names if n.startswith(PIECE_START)]
-        others = [n for n in names if not n.startswith(PIECE_START)]
-        spelt = (str(rng.choice(first)),)
-        spelt += tuple(str(x) for x in rng.choice(others, size=rng.integers(0, 3)))
-        if "".join(spelt) != PIECE_START:
+        spelt = tuple(rng.choice(names, size=rng.integers(1, 4)).tolist())
+        if tokens != "pieces" or text_of(spelt, tokens) is not None:
             return spelt
 
 
-def _listed(rng: np.random.Generator, made: WordCase, names: list[str]) -> WordCase:
+def _listed(rng, made, names):
     """With a list of added words, and of further pronunciations."""
     known = [word for word in made.table[1:] if word != "<unk>"]
     spelled = made.tokens in ("letters", "pieces")
@@ -293,7 +246,7 @@ def _listed(rng: np.random.Generator, made: WordCase, names: list[str]) -> WordC
     return replace(made, said=said)
 
 
-def _boosted(rng: np.random.Generator, made: WordCase, kind: str) -> WordCase:
+def _boosted(rng, made, kind):
     """With bonuses of words, and of phrases."""
     boosts = {word: float(rng.choice([0.0, 0.5, 2.0, 6.0, -1.0])) for word in made.said}
     words = [*made.table[1:], *(word for word in made.said if word not in made.table)]
@@ -312,8 +265,7 @@ def _boosted(rng: np.random.Generator, made: WordCase, kind: str) -> WordCase:
     return replace(made, case=case)
 
 
-# ---------------------------------------------------------------------- for the library
-def decoder_arguments(made: WordCase) -> dict[str, Any]:
+def decoder_arguments(made):
     """Keyword arguments of `TrieDecoder`."""
     arguments = naive_search_cases.decoder_arguments(made.case)
     if made.open_costs is not None:
@@ -321,7 +273,7 @@ def decoder_arguments(made: WordCase) -> dict[str, Any]:
     return arguments
 
 
-def boost_list(made: WordCase) -> list[BoostEntry] | None:
+def boost_list(made):
     """The words and phrases of the utterance."""
     entries = [
         BoostEntry(text, made.said.get(text, ()), bonus)
@@ -330,7 +282,7 @@ def boost_list(made: WordCase) -> list[BoostEntry] | None:
     return entries or None
 
 
-def decoder_boosts(made: WordCase) -> Boosts:
+def decoder_boosts(made):
     """Boosts as decoders take them, with compiled phrases."""
     phrases, alone = None, replace(made.case, boosts={})
     if made.case.phrases is not None:

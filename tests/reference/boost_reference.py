@@ -12,12 +12,7 @@ import lm_reference as automata
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.kernels import (
-    max_credit_per_arc,
-    pay,
-    rest_of,
-    state_of,
-)
+from wfstdec.boost.kernels import max_credit_per_arc, pay, rest_of, state_of
 
 F = np.float32
 _NO_COST = F(0)

@@ -55,13 +55,7 @@ from wfstdec.search.paths.tokens import (
     partial_tokens,
 )
 from wfstdec.trie.options import TrieOptions, most_endings
-from wfstdec.trie.search_space import (
-    NONE,
-    SearchSpace,
-    WordEnd,
-    charged,
-    start_cost,
-)
+from wfstdec.trie.search_space import NONE, SearchSpace, WordEnd, charged, start_cost
 
 F = np.float32
 INF = F(np.inf)

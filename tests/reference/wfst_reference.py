@@ -44,12 +44,7 @@ import numpy as np
 from boost_reference import BoostAccount
 from concatenation import Whole
 from pricing_reference import price_frame
-from wfst_reference_paths import (
-    CommonBeginning,
-    Path,
-    read_path,
-    tokens_of,
-)
+from wfst_reference_paths import CommonBeginning, Path, read_path, tokens_of
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT

@@ -90,6 +90,19 @@ def random_calls_search(rng):
     return graph, random_options(rng), x, boosts
 
 
+def with_exits(rng, graph, topology, states, return_state):
+    """The graph with OOV exits at some states."""
+    oov_exits = OovExits(
+        state=states.astype(np.int32),
+        last=rng.choice([0, *units_of(graph)], len(states)).astype(np.int32),
+        cost=rng.choice([0.5, 2.0, -1.0], len(states)).astype(np.float32),
+        return_state=return_state,
+        word_cost=1.0,
+    )
+    info = dataclasses.replace(graph.info, topology=topology)
+    return dataclasses.replace(graph, info=info, oov_exits=oov_exits)
+
+
 def random_calls_graph(rng):
     """A random graph with random calls."""
     graph = random_graph(rng)
@@ -100,16 +113,8 @@ def random_calls_graph(rng):
     states[rng.integers(graph.num_states)] = True
     return_state = np.full(num_labels, -1, np.int32)
     return_state[units] = rng.integers(-1, graph.num_states, len(units))
-    oov_exits = OovExits(
-        state=np.flatnonzero(states).astype(np.int32),
-        last=rng.choice([0, *units], states.sum()).astype(np.int32),
-        cost=rng.choice([0.5, 2.0, -1.0], states.sum()).astype(np.float32),
-        return_state=return_state,
-        word_cost=1.0,
-    )
     topology = str(rng.choice(naive.TOPOLOGIES))
-    info = dataclasses.replace(graph.info, topology=topology)
-    return dataclasses.replace(graph, info=info, oov_exits=oov_exits)
+    return with_exits(rng, graph, topology, np.flatnonzero(states), return_state)
 
 
 def units_of(graph):
@@ -158,12 +163,4 @@ def random_calls_product(rng):
     )
     return_state[token[of_token] + 1] = state[of_token]
     states = np.flatnonzero(rng.random(graph.num_states) < rng.choice([0.2, 0.6, 1]))
-    oov_exits = OovExits(
-        state=states.astype(np.int32),
-        last=rng.choice([0, *units_of(graph)], len(states)).astype(np.int32),
-        cost=rng.choice([0.5, 2.0, -1.0], len(states)).astype(np.float32),
-        return_state=return_state,
-        word_cost=1.0,
-    )
-    info = dataclasses.replace(graph.info, topology=topology)
-    return dataclasses.replace(graph, info=info, oov_exits=oov_exits)
+    return with_exits(rng, graph, topology, states, return_state)

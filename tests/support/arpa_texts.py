@@ -54,6 +54,4 @@ BIGRAMS = arpa_of(
 )
 
 # Over the same and a separator of words.
-LETTERS_ARPA = arpa_of(
-    "-99 <s>; -0.7 </s>; -0.5 <wb>; -0.7 a; -0.7 b; -0.6 c",
-)
+LETTERS_ARPA = arpa_of("-99 <s>; -0.7 </s>; -0.5 <wb>; -0.7 a; -0.7 b; -0.6 c")

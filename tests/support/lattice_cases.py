@@ -8,7 +8,7 @@ import naive_lattice
 import numpy as np
 from random_graphs import random_tables
 
-from wfstdec import PackedGraph, WfstOptions
+from wfstdec import PackedGraph, WfstDecoder, WfstOptions
 from wfstdec.errors import GraphError
 from wfstdec.graph.arcs import LABEL_MASK, FstArrays
 from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
@@ -18,7 +18,6 @@ def random_lattice_case(rng, *, bounded=True, boosted=False, num_frames=None):
     """A case of the oracle, its graph and its options.
 
     Args:
-        rng: the only source of chance.
         bounded: whether the beam or max_active drop anything.
         boosted: whether some words have a bonus.
         num_frames: T, else 0 to 4.
@@ -51,6 +50,19 @@ def random_lattice_case(rng, *, bounded=True, boosted=False, num_frames=None):
         lattice_beam=min(case.beam, float(rng.choice([0, 0.5, 1, 2, 3]))),
     )
     return case, graph, options
+
+
+def random_lattice(seed, lattice_beam=4.0):
+    """A lattice of one to four frames with all that is within a beam."""
+    rng = np.random.default_rng(seed)
+    case, graph, options = random_lattice_case(
+        rng, bounded=False, boosted=bool(seed % 2), num_frames=1 + seed % 4
+    )
+    decoder = WfstDecoder(graph, options, "cpu", threads=1)
+    (lattice,) = decoder.decode_lattice(
+        [logprobs_of(case)], boosts=case.bonus, lattice_beam=lattice_beam
+    )
+    return lattice
 
 
 def random_small_graph(rng):

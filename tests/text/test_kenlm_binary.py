@@ -50,7 +50,6 @@ def scorer(model):
     return naive_lm.exact_scorer(parsed, None, map_unknown=True)
 
 
-# ------------------------------------------------------------ what it was made of
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_all_ngrams_of_the_file_it_was_made_of(name, arpa):
     found, want = grams_of(read_arpa(FILES / f"{name}.bin")), grams_of(arpa)
@@ -72,7 +71,6 @@ def test_sentences_cost_what_they_cost_by_the_arpa_file(name, arpa):
         assert binary.total(ids) == pytest.approx(score(tuple(sentence)), rel=1e-5)
 
 
-# ------------------------------------------------------------------------------- KenLM
 @pytest.mark.peers
 @pytest.mark.parametrize("name", KINDS)
 def test_kenlm_agrees_on_every_ngram_and_on_sentences(name):
@@ -93,7 +91,6 @@ def test_kenlm_agrees_on_every_ngram_and_on_sentences(name):
         assert score(tuple(sentence)) == pytest.approx(want, rel=1e-5, abs=1e-4)
 
 
-# ------------------------------------------------------------------------------ errors
 def changed(tmp_path, name, change):
     data = bytearray((FILES / f"{name}.bin").read_bytes())
     path = tmp_path / "lm.bin"

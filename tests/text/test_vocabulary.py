@@ -1,8 +1,6 @@
 """Vocabularies: lexicons and rows of pronunciations, OOV words, what is remembered."""
 
-import gc
 import pickle
-import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -97,16 +95,6 @@ def test_a_lexicon_does_not_pronounce_the_label_of_open_words(vocabulary):
     lexicon = Lexicon(("ab", OPEN_WORD), ((2, 3), (2,)), np.zeros(2))
     opened = replace(vocabulary, entries=lexicon).with_open_word("letters", 0, 0)
     assert rows(opened) == [("ab", (2, 3), 0.0)]
-
-
-def test_what_was_made_is_remembered_while_it_may_be_asked_for(vocabulary):
-    one, other = oov_words(vocabulary), oov_words(vocabulary)
-    made = vocabulary.with_oov(one)
-    assert vocabulary.with_oov(one) is made is not vocabulary.with_oov(other)
-    gone = weakref.ref(made)
-    del made, one
-    gc.collect()
-    assert gone() is None
 
 
 def test_pickles_remember_nothing(vocabulary):

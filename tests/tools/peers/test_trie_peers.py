@@ -243,7 +243,7 @@ def test_kaldi_is_given_our_objective(tmp_path):
 
     options = {"lm_scale": 0.8, "word_insertion": 0.3}
     case = random_case(0, WORDS, ARPA, **options)
-    graph = build_graph(**naive_search_cases.graph_arguments(case))
+    graph = build_graph(**naive_search_cases.decoder_arguments(case))
     peer = KaldiPeer(replace(inputs_of(case, tmp_path), graph=graph))
     assert peer.name.startswith("kaldi-decoder ")
     decoder = WfstDecoder(graph, WfstOptions(beam=50.0, **options), threads=1)
