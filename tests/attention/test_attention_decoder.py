@@ -134,16 +134,6 @@ def test_models_of_other_types(dtype):
     assert found == expected
 
 
-def test_nbest_is_bounded_and_ordered():
-    model = model_of()
-    frames = [model.frames(0, 5)]
-    all_of_it = decoder_of(model).texts(frames)[0]
-    assert len(all_of_it) == 8
-    assert decoder_of(model, nbest=3).texts(frames)[0] == all_of_it[:3]
-    hyps = decoder_of(model, nbest=3).decode_nbest(frames)[0]
-    assert [-hyp.total_cost for hyp in hyps] == [-t.total_cost for t in all_of_it[:3]]
-
-
 def test_answers_of_models_are_looked_at():
     model = model_of(num_utterances=2)
     frames = [model.frames(i, 4) for i in range(2)]
@@ -174,8 +164,6 @@ def test_answers_of_models_are_looked_at():
 def test_what_does_not_fit_is_refused():
     model = model_of()
     decoder = decoder_of(model)
-    with pytest.raises(OptionError, match="sessions of an attention decoder"):
-        decoder.sessions().open()
     with pytest.raises(BoostError, match="this decoder has no words"):
         decoder.decode([model.frames()], boosts=["a"])
     with pytest.raises(

@@ -112,19 +112,6 @@ def test_all_texts_have_the_totals_of_the_oracle(seed, search):
         assert totals == sorted(totals)
 
 
-@pytest.mark.parametrize("seed", range(100, 200))
-@pytest.mark.share(keep=20)
-def test_plain_models_equal_the_forward_algorithm(seed):
-    """Weights of 0 and no boosts: to what sums gain in float32, 1e-7 each."""
-    case = Case(seed)
-    case.weights, case.arpas, case.phrases, case.insertion = [], [], {}, 0.0
-    expected = case.expected()
-    for options in SEARCHES.values():
-        decoder, _ = case.decoder(**options)
-        (hyps,) = decoder.decode_nbest([case.model.frames()])
-        assert texts_of(hyps) == pytest.approx(expected, rel=0, abs=1e-6)
-
-
 def test_length_norm_ranks_by_the_total_per_token():
     changed = 0
     for seed in range(30):
