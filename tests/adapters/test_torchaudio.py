@@ -174,15 +174,6 @@ def test_arrays_that_grow_change_nothing(log_add, tmp_path, monkeypatch):
             assert as_lists(ctc_decoder(**arguments, **options)(batch)) == expected
 
 
-def test_before_the_end_it_tells_what_it_looks_like(files):
-    made = ctc_decoder(files["lexicon"], TOKENS, files["lm"])
-    made.decode_begin()
-    assert made.get_final_hypothesis()[0].tokens.tolist() == [1]
-    made.decode_step(emitted("c|a")[0])
-    (found,) = made.get_final_hypothesis()
-    assert (found.words, found.tokens.tolist()) == (["c"], [1, 4, 1, 2])
-
-
 def test_tensors_and_arrays_are_the_same(files, monkeypatch):
     torch = pytest.importorskip("torch")
     made = ctc_decoder(files["lexicon"], TOKENS, files["lm"])

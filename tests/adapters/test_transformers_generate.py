@@ -94,19 +94,8 @@ class Case:
             found.append(NgramLogitsProcessor(lm, tokenizer, self.weight))
         return found
 
-    def expected(self, rule, longest=LONGEST):
+    def expected(self, rule):
         """All texts with their totals."""
-        definition = self.definition(rule, longest)
-        return naive_attention.totals(ends=[EOS], longest=longest, **definition)
-
-    def beam(self, rule, *, width, longest):
-        """Texts of a plain beam."""
-        definition = self.definition(rule, longest)
-        return naive_attention.beam(
-            ends=[EOS], longest=longest, width=width, **definition
-        )
-
-    def definition(self, rule, longest):
         spelt = {text: [tuple(text)] for text in self.phrases}
         phrases = naive_phrases.Phrases(
             self.phrases, "token", self.options, spellings=spelt
@@ -118,8 +107,9 @@ class Case:
             )
             costs = [(self.weight, lambda *step: cost_of(coster, *step))]
         credits = naive_attention.Credits(phrases, NAMES)
-        rows = log_probs(self.model, self.frames[0], longest)
-        return {"rows": rows, "rule": rule, "credits": credits, "costs": costs}
+        rows = log_probs(self.model, self.frames[0], LONGEST)
+        given = {"rows": rows, "rule": rule, "credits": credits, "costs": costs}
+        return naive_attention.totals(ends=[EOS], longest=LONGEST, **given)
 
 
 def cost_of(coster, text, token):

@@ -10,7 +10,7 @@ from wfstdec import read_tokens, token_table
 from wfstdec.checks.inputs import InputCheck, OutputTokens, checked, doubts
 from wfstdec.checks.rows import RowKind, check_frame_shift, kind_of, row_sums
 from wfstdec.checks.token_counts import TokenCounts
-from wfstdec.errors import LogprobWarning, OptionError
+from wfstdec.errors import OptionError
 
 LN10 = np.float32(np.log(10))
 TOKENS = read_tokens(RECIPE / "tokens.txt")
@@ -164,19 +164,8 @@ def test_time_first_is_noticed_and_utterances_first_are_not(real, count, frames)
     assert f"({frames}, {count}, 43)" in text and "[T, B, V]?" in text
 
 
-def test_many_short_utterances_are_let_pass(real):
-    batch = batch_of(real, 38, 30)
-    look = InputCheck(lambda: OUTPUTS)
-    assert warnings_of(lambda: look.batch(batch, list(batch), 0)) == []
-
-
 @pytest.mark.parametrize("given", [20, 10.0, 1.5])
 def test_frame_shifts_in_milliseconds(given):
     with pytest.raises(OptionError, match=r"expected seconds, at most 1; milliseconds"):
         check_frame_shift(given)
     assert check_frame_shift(1.0) == 1.0
-
-
-def test_the_warning_is_of_the_package(real):
-    with pytest.warns(LogprobWarning, match=r"multiply them by ln 10"):
-        list(checked([("a", real[0] / LN10)], OUTPUTS))

@@ -80,13 +80,6 @@ def test_open_words_in_a_graph(files, capsys):
     assert " of letters, 0 nats a token" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("decoder", ["trie", "greedy"])
-@pytest.mark.parametrize("more", [[], ["--lm", "tokens.arpa"]])
-def test_bare_tokens(decoder, more, files, capsys):
-    assert decode(files, decoder, *more) == 0
-    assert capsys.readouterr() == (WORDS, "")
-
-
 def test_flags_reach_the_decoder(files, capsys):
     """The costs are those of the library's decoder with the same options."""
     given = ["--beam-size", "3", "--merge", "sum", "--lm-scale", "0.5"]
@@ -296,36 +289,6 @@ def test_info_says_what_a_saved_model_holds(files, capsys):
     assert "--draw with a language model, expected a graph" in capsys.readouterr().err
 
 
-def test_words_are_counted_as_in_a_graph(files, capsys):
-    """Without `<eps>`; and the marks of a model are not words that a table lacks."""
-    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
-    assert wfstdec(files, "build-lm", *given, "--output", "words.lm") == 0
-    assert "are none of" not in capsys.readouterr().err
-    assert wfstdec(files, "info", "words.lm") == 0
-    assert re.search("^words +3$", capsys.readouterr().out, re.MULTILINE)
-
-
-def test_nemos_files(files, capsys):
-    names = {"<wb>": 1, "a": 2, "b": 3, "c": 4}
-    text = re.sub(
-        r"\t.*",
-        lambda line: re.sub(
-            "<wb>|(?<![a-z<])[abc](?![a-z>])", lambda m: chr(100 + names[m[0]]), line[0]
-        ),
-        TOKEN_ARPA,
-    )
-    (files / "nemo.arpa").write_text(text, encoding="utf-8")
-    for arpa, more in (("tokens.arpa", []), ("nemo.arpa", ["--nemo-tokens"])):
-        given = ["--tokens", "tokens.txt", "--arpa", arpa, *more]
-        assert saved(files, *given, output=f"{arpa}.lm") == 0
-    for name in ("arc_cost.npy", "arc_label.npy", "labels.json"):
-        found, expected = (
-            (files / f"{arpa}.lm" / name).read_bytes()
-            for arpa in ("nemo.arpa", "tokens.arpa")
-        )
-        assert found == expected
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -343,18 +306,3 @@ def test_models_that_cannot_be_built(arguments, message, files, capsys):
     assert saved(files, *given) == 1
     assert message in capsys.readouterr().err
     assert not (files / "saved.lm").exists()
-
-
-def test_a_saved_model_of_other_tokens(files, capsys):
-    assert saved(files, "--tokens", "tokens.txt", "--arpa", "tokens.arpa") == 0
-    (files / "tokens.txt").write_text("<blank>\n<wb>\na\nc\nb\n")
-    assert decode(files, "greedy", "--lm", "saved.lm") == 1
-    assert (
-        "a language model over other tokens (number 3 is 'b' there and 'c' here), "
-        "expected one over the tokens of this decoder"
-    ) in capsys.readouterr().err
-    (files / "tokens.txt").write_text("<blank>\n<wb>\na\nb\nc\n")
-    assert decode(files, "greedy", "--lm", "saved.lm", "--blank", "c") == 1
-    assert "over other tokens (its blank is '<blank>')" in capsys.readouterr().err
-    assert decode(files, "greedy", "--lm", "saved.lm", "--unk-cost", "1") == 1
-    assert "unk_cost=1.0 with a language model that is made" in capsys.readouterr().err

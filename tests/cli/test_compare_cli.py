@@ -90,16 +90,6 @@ def test_a_graph_alone_is_tuned_with_the_wfst(files, capsys):
     assert "no --graph and none of --wfst, --trie" in capsys.readouterr().err
 
 
-def test_tuning_says_when_the_best_is_on_the_border_or_there_was_no_time(files, capsys):
-    given = ["--wfst", "beam=20", "--graph", "graph.npz", "--quiet"]
-    ranges = ["--lm-scale-range", "0.5", "1", "--insertion-range", "60", "80"]
-    assert wfstdec(files, "tune", *SPEECH, *given, *ranges, "--max-trials", "26") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("best of 26: ")
-    assert "word_insertion 60 is the lower end of its range: look beyond it" in lines
-    assert lines[-3] == "cut short after 26 trials: better ones may be near"
-
-
 def test_the_best_of_what_was_kept(files, capsys):
     """The figures of a list and a lattice are those of `decode` and `score`."""
     given = ["--graph", "graph.npz", *TRIE, "--wfst", "beam=8", "--no-peers"]

@@ -13,7 +13,7 @@ import pytest
 from real_speech import RECIPE, speech_graph
 
 import wfstdec
-from wfstdec import compare, read_lexicon, read_tokens
+from wfstdec import read_lexicon, read_tokens
 from wfstdec.compare import (
     Comparison,
     Point,
@@ -52,14 +52,6 @@ from wfstdec.io import read_text
 from wfstdec.metrics import WordErrors
 
 BASE = wfstdec.WfstOptions(lm_scale=0.8)
-
-
-def test_the_front_door_has_what_it_says():
-    for name in compare.__all__:
-        assert getattr(compare, name).__name__ == name
-    assert compare.run is run and compare.plot is plot
-    with pytest.raises(AttributeError, match="no attribute 'jump'"):
-        _ = compare.jump
 
 
 # Key phrases
@@ -446,21 +438,6 @@ def real():
     return SimpleNamespace(speech=speech, graph=graph.item, parts=parts, found=found)
 
 
-def test_the_frame_shift_reaches_the_decoders(real):
-    made = [
-        *wfst_searches(real.graph, BASE, {}, frame_shift_s=0.5),
-        *trie_searches(
-            trie_factory(**real.parts, frame_shift_s=0.5),
-            wfstdec.TrieOptions(lookahead="none"),
-            {},
-        ),
-    ]
-    for search in made:
-        decoder = search.make(search.base)
-        assert (decoder.frame_shift_s, decoder.threads) == (0.5, 1)
-        assert decoder.options == search.base
-
-
 def test_narrow_beams_err_and_boosts_find_the_name(real):
     by_series = {}
     for one in real.found.points:
@@ -549,13 +526,6 @@ def test_the_table_has_every_point_and_marks_the_fronts():
     ]  # fmt: skip
     assert lines[-1] == "Loaded before: WFST 20 MB in 1.5 s."
     assert any(line.split(", ")[-1].startswith("best of 2 by turns") for line in lines)
-
-
-def test_without_lists_and_phrases_the_table_has_nothing_of_them():
-    plain = small_comparison()
-    points = tuple(replace(one, phrases=None) for one in plain.points if not one.boosts)
-    shown = table(replace(plain, points=points))
-    assert "takes no boosts" not in shown and "phrases" not in shown
 
 
 def test_a_point_without_a_width_is_called_the_only_one():

@@ -83,35 +83,6 @@ def test_beside_a_lexicon_or_a_graph_alone_greedy_has_no_words_to_go_by(files, t
     assert errors["WFST", "beam 9"] < plain
 
 
-@pytest.mark.parametrize(
-    ("tokens", "saved", "arpa"),
-    [(TRIE, "words", "lm.arpa"), (BARE, "pieces", "pieces.arpa")],
-)
-def test_a_saved_model_does_as_its_file(files, tokens, saved, arpa):
-    trie = ["--trie", "beam_size=2,64", "--lm-scale", "0.5"]
-    by_folder = compare(files, *tokens, *trie, "--lm", str(files / saved))
-    by_file = compare(files, *tokens, *trie, "--lm", arpa)
-    assert [one.errors for one in by_folder.points] == [
-        one.errors for one in by_file.points
-    ]
-    flags = ["--decoder", "trie", "--beam-size", "64", "--lm-scale", "0.5"]
-    found = decoded(files, *flags, *tokens, "--lm", str(files / saved))
-    assert by_folder.points[1].errors.total == word_errors(files, found)
-    plain = compare(files, *tokens, *trie)
-    assert plain.points[1].errors != by_folder.points[1].errors
-    inputs = [one.searches["trie"].inputs for one in (by_folder, by_file)]
-    assert inputs[0]["lm"] == fingerprint(files / saved) != inputs[1]["lm"]
-
-
-def test_words_that_the_model_lacks_may_have_a_cost(files):
-    """`rare` is in the lexicon alone; the factory is asked twice, for two settings."""
-    more = ["--lm", "lm.arpa", "--unk-cost", "1", "--lm-scale", "0.3"]
-    comparison = compare(files, *TRIE, *more, "--trie", "beam_size=2,64")
-    found = decoded(files, "--decoder", "trie", "--beam-size", "64", *TRIE, *more)
-    assert any("rare" in words for words in found.values())
-    assert comparison.points[1].errors.total == word_errors(files, found)
-
-
 @pytest.mark.parametrize("given", [TRIE, BARE])
 def test_open_words_are_compared_and_tuned(files, capsys, given):
     """With a lexicon and without one, where words come from the costs alone."""

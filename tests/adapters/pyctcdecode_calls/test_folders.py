@@ -38,14 +38,6 @@ def test_what_is_saved_is_read(saved):
     assert attrs["alpha"] == 0.7 and len(attrs) == 4
 
 
-def test_a_decoder_without_a_language_model(tmp_path):
-    decoder = build_ctcdecoder(LABELS)
-    decoder.save_to_dir(str(tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["alphabet.json"]
-    other = BeamSearchDecoderCTC.load_from_dir(str(tmp_path))
-    assert other.decode_beams(X) == decoder.decode_beams(X)
-
-
 @PEER
 def test_pyctcdecode_reads_ours(saved):
     import pyctcdecode
