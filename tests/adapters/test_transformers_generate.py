@@ -156,30 +156,6 @@ def test_totals_of_generate_are_those_of_the_enumeration(seed, rule):
     assert found == pytest.approx(case.expected(rule), abs=2e-4)
 
 
-@pytest.mark.parametrize("rule", ["closed", "none"])
-@pytest.mark.parametrize("seed", range(100, 112))
-@pytest.mark.share(keep=6)
-def test_greedy_search_takes_the_best_of_each_step(seed, rule):
-    """`generate` gives raw logits here: adding to them does the same."""
-    case = Case(seed)
-    rows = log_probs(case.model, case.frames[0], LONGEST)
-    phrases = case.processors(rule, begin_index=1)[0]
-    text = ()
-    while len(text) < LONGEST and EOS not in text:
-        scores = torch.tensor(rows[text], dtype=torch.float32)[None]
-        ids = torch.tensor([[SOT, *text]])
-        text = (*text, int(phrases(ids, scores).argmax()))
-    phrases.set_begin_index(1)
-    out = GenerationMixin.generate(
-        case.model,
-        case.frames,
-        decoder_input_ids=torch.tensor([[SOT]]),
-        logits_processor=[phrases],
-        max_new_tokens=LONGEST,
-    )
-    assert tuple(out[0, 1:].tolist()) == text
-
-
 @pytest.mark.parametrize("rule", ["closed", "compensated"])
 def test_greedy_search_never_passes_an_end_that_the_model_prefers(rule):
     """Of boosts nothing is left where the model's own best is the end."""

@@ -149,9 +149,7 @@ def test_answers_of_models_are_looked_at():
         broken(start=lambda *a: (start(*a)[0], start(*a)[1][:, :2]))
     with pytest.raises(ShapeError, match=r"log-probs \(1, 3\), expected \(\d+, 3\)"):
         broken(step=lambda *a: (step(*a)[0][:1], step(*a)[1]))
-    with pytest.raises(
-        ShapeError, match=r"log-probs \(\d+, 1, 3\), expected \(\d+, 3\)"
-    ):
+    with pytest.raises(ShapeError, match=r"log-probs \(\d+, 1, 3\), expected"):
         broken(step=lambda *a: (step(*a)[0][:, None], step(*a)[1]))
     with pytest.raises(LogprobError, match="adds up to .* are they logits"):
         broken(start=lambda *a: (start(*a)[0], start(*a)[1] + 1))
@@ -166,9 +164,7 @@ def test_what_does_not_fit_is_refused():
     decoder = decoder_of(model)
     with pytest.raises(BoostError, match="this decoder has no words"):
         decoder.decode([model.frames()], boosts=["a"])
-    with pytest.raises(
-        ShapeError, match="expected floating-point .T, D. of the encoder"
-    ):
+    with pytest.raises(ShapeError, match="expected floating-point .T, D. of the"):
         decoder.decode([torch.zeros(3)])
     with pytest.raises(ShapeError, match="length 9, expected 0 to 3"):
         decoder.decode([model.frames()], [9])

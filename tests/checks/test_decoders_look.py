@@ -50,13 +50,6 @@ def test_a_decoder_is_silent_about_good_input(decoder):
         assert caught(lambda: door(decoder, utterances(2))) == []  # noqa: B023
 
 
-def test_time_first_in_a_decoder(decoder):
-    x = np.stack([x[:60] for x in utterances(13)])
-    swapped = np.ascontiguousarray(x.swapaxes(0, 1))
-    [text] = caught(lambda: decoder.decode(swapped))
-    assert "[T, B, V]?" in text
-
-
 def test_time_first_with_lengths_and_columns_for_rows():
     x = np.zeros((60, 4, 3), np.float32)
     with pytest.raises(ShapeError, match=r"per utterance; \[T, B, V\] \(60, 4, 3\)"):

@@ -164,15 +164,6 @@ def test_lists_of_utterances_that_are_not_there(kind, files, capsys):
     assert "does not have: 'AB', 'other'" in err
 
 
-def test_phrases_that_cannot_be_said_are_named(files, capsys):
-    (files / "phrases.txt").write_text("zebra crossing\t2\n")
-    given = ["--logprobs", "x.npz", "--phrases", "phrases.txt"]
-    assert wfstdec(files, "decode", *WFST, *given) == 0
-    err = capsys.readouterr().err
-    assert err.count("1 boosted phrases cannot be spelt") == 1
-    assert "'zebra crossing'" in err
-
-
 # -------------------------------------------------------------------------- files
 def test_weights_and_their_absence(tmp_path):
     path = tmp_path / "p"

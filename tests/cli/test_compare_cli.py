@@ -50,6 +50,10 @@ def test_both_decoders_to_a_table_a_file_and_a_plot(files, capsys):
     assert comparison.searches["trie"].options["word_insertion"] == 0.5
     inputs = comparison.searches["trie"].inputs
     assert inputs.keys() == {"tokens", "lexicon", "lm"}
+    facts = comparison.facts
+    assert {"cpu", "cores", "python", "numpy", "wfstdec"} <= facts["machine"].keys()
+    assert facts["date"].count("-") == 2 and facts["utterances"] == 3
+    assert facts["speech"] and comparison.searches["WFST"].inputs.keys() == {"graph"}
     assert (files / "c.svg").read_text().count("beam_size 50") == 2
     assert "WFST, beam 5: %WER 25.00, RTFx " in err
 

@@ -1,19 +1,16 @@
 """Comparisons: their figures against brute force, their files, tables and plots."""
 
-import json
 import math
 import random
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import fields, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from real_speech import RECIPE, speech_graph
 
 import wfstdec
-from wfstdec import read_lexicon, read_tokens
 from wfstdec.compare import (
     Comparison,
     Point,
@@ -25,8 +22,6 @@ from wfstdec.compare import (
     read_speech,
     run,
     table,
-    trie_factory,
-    trie_searches,
     wfst_searches,
 )
 from wfstdec.compare.comparison import (
@@ -237,9 +232,7 @@ def test_values_of_grids_are_checked_before_anything_runs():
         wfst_searches(graph, BASE, {"beam": [8, -1]})
     with pytest.raises(OptionError, match="width 'wide', expected a number"):
         wfst_searches(graph, BASE, {"beam": ["wide"]})
-    with pytest.raises(
-        OptionError, match=r"grid of beam:max_active: \(8,\), expected 2"
-    ):
+    with pytest.raises(OptionError, match=r"grid of beam:max_active: \(8,\), expected"):
         wfst_searches(graph, BASE, {("beam", "max_active"): [(8,)]})
 
 
@@ -416,45 +409,6 @@ def test_faulty_comparisons(searches, repeats, message):
         run(SPEECH, searches, repeats=repeats)
 
 
-@pytest.fixture(scope="module")
-def real():
-    """Both of our searches on five utterances, with the settings' own decoders."""
-    speech = few_utterances(5)
-    graph = measure_load(lambda: speech_graph("normal"))
-    tokens = read_tokens(RECIPE / "tokens.txt")
-    whole = read_lexicon(RECIPE / "lexicon.txt.gz", tokens, separator="<wb>")
-    lexicon, _ = whole.restrict(graph.item.word_ids.keys())
-    lm = RECIPE / "lm.arpa.gz"
-    parts = dict(tokens=tokens, lexicon=lexicon, lm=lm, separator="<wb>")
-    searches = wfst_searches(graph, BASE, {"beam": [4.0, 12.0]})
-    searches += trie_searches(
-        measure_load(lambda: trie_factory(**parts)),
-        wfstdec.TrieOptions(lm_scale=0.8),
-        {"beam_size": [2, 64], "merge": ["max", "sum"]},
-        inputs={"lm": "of the test"},
-    )
-    boosts = {"names": {u: {"bartley": 4.0} for u in speech.logprobs}}
-    found = run(speech, searches, boosts=boosts, phrases=["bartley"], repeats=1)
-    return SimpleNamespace(speech=speech, graph=graph.item, parts=parts, found=found)
-
-
-def test_narrow_beams_err_and_boosts_find_the_name(real):
-    by_series = {}
-    for one in real.found.points:
-        by_series.setdefault(one.series, []).append(one)
-    assert list(by_series) == [
-        "WFST", "WFST + names", "trie, merge max", "trie, merge max + names",
-        "trie, merge sum", "trie, merge sum + names",
-    ]  # fmt: skip
-    for narrow, wide in by_series.values():
-        assert narrow.search_errors > 0.0 == wide.search_errors
-        assert wide.wer <= narrow.wer
-    facts = real.found.searches
-    assert facts["WFST"].inputs == {"graph": real.graph.fingerprint}
-    assert facts["trie, merge sum"].options["merge"] == "sum"
-    assert facts["trie, merge sum"].load_s > 0
-
-
 # Files, tables, plots
 
 
@@ -477,22 +431,11 @@ def small_comparison():
     return Comparison(points, searches, facts)
 
 
-def test_a_file_gives_back_what_was_saved(tmp_path, real):
-    for comparison in (small_comparison(), real.found):
-        comparison.save(tmp_path / "c.json")
-        assert load_comparison(tmp_path / "c.json") == comparison
-        assert "Infinity" not in (tmp_path / "c.json").read_text()
-
-
-def test_a_file_says_where_its_figures_come_from(tmp_path, real):
-    real.found.save(tmp_path / "c.json")
-    found = json.loads((tmp_path / "c.json").read_text())
-    facts = found["facts"]
-    assert {"cpu", "cores", "python", "numpy", "wfstdec"} <= facts["machine"].keys()
-    assert facts["date"].count("-") == 2 and facts["repeats"] == 1
-    assert facts["speech"] == real.speech.fingerprint
-    assert found["searches"]["trie, merge max"]["inputs"] == {"lm": "of the test"}
-    assert facts["key_phrases"] == 1 and facts["utterances"] == 5
+def test_a_file_gives_back_what_was_saved(tmp_path):
+    comparison = small_comparison()
+    comparison.save(tmp_path / "c.json")
+    assert load_comparison(tmp_path / "c.json") == comparison
+    assert "Infinity" not in (tmp_path / "c.json").read_text()
 
 
 @pytest.mark.parametrize(

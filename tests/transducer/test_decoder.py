@@ -294,11 +294,7 @@ def numpy_state(found):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        (
-            *("start", layers_first),
-            r"state has torch.float32 \[1, 5, 16\], expected \[5, ...\] for 5 rows; "
-            r"put layers behind: state.transpose\(0, 1\)",
-        ),
+        ("start", layers_first, r"state has torch.float32 \[1, 5, 16\], expected"),
         (
             *("predict", lambda found: (found[0], layers_first((found[1], 0))[0])),
             r"\[1, 5, 16\], expected \[5, ...\]",
@@ -308,10 +304,7 @@ def numpy_state(found):
             *("start", lambda found: (found[0], found[1].numpy())),
             "predictor gives numpy float32.*from_numpy",
         ),
-        (
-            *("predict", lambda found: (found[0][:1], found[1])),
-            "predictor gives 1 rows, expected 5",
-        ),
+        ("predict", lambda found: (found[0][:1], found[1]), "predictor gives 1"),
         (
             *("predict", lambda found: (found[0][:, None], found[1])),
             r"\[5, 1, 16\] after a token",
@@ -327,17 +320,11 @@ def test_what_a_predictor_gives_is_looked_at(name, change, message):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (
-            *(lambda found: found[:, None], ShapeError),
-            r"\[\d+, 1, 5\], expected \[\d+, outputs\] for \d+ rows; .*flatten\(1\)",
-        ),
+        (lambda found: found[:, None], ShapeError, r"\[\d+, 1, 5\], expected"),
         (lambda found: found[:1], ShapeError, r"gives 1 rows, expected \d+"),
         (lambda found: found.numpy(), ShapeError, "joiner gives numpy float32"),
         (lambda found: (found, found), ShapeError, "2 outputs apart, expected 1"),
-        (
-            *(lambda found: found + 3, LogprobError),
-            r"logsumexp of 3 over its 5 outputs, expected 0 .*torch.log_softmax",
-        ),
+        (lambda found: found + 3, LogprobError, "logsumexp of 3 over its 5 outputs"),
         (lambda found: found.exp(), LogprobError, "expected 0 as of natural logs"),
     ],
     ids=["an axis more", "a row", "an array", "two", "logits", "probabilities"],
@@ -367,9 +354,7 @@ def test_what_a_joiner_gives_of_durations_is_looked_at(strategy):
 def test_frames_that_a_joiner_cannot_take():
     """A model that does not say its D is asked, and the error is ours all the same."""
     decoder = TransducerDecoder(Wrapped())
-    with pytest.raises(
-        ShapeError, match=r"frames torch.float32 \[\d+, 15\] with g .*\[\d+, 16\]"
-    ):
+    with pytest.raises(ShapeError, match=r"frames torch.float32 \[\d+, 15\] with g"):
         decoder.decode([torch.zeros(3, 15)])
     with pytest.raises(ShapeError, match="D=15, expected D=16 as the model's encoder"):
         TransducerDecoder(TorchTransducer(small_net())).decode([torch.zeros(3, 15)])
