@@ -40,7 +40,6 @@ ARPA = arpa_of(
 
 @pytest.fixture
 def files(tmp_path):
-    """A lexicon, a language model and the words, as arguments."""
     names = {"lexicon": LEXICON, "lm": ARPA, "lm_dict": "ab\nba\nc\ncab\n<unk>\n"}
     for name, text in names.items():
         (tmp_path / name).write_text(text, "utf-8")
@@ -57,7 +56,6 @@ def emitted(tokens, num_tokens=5, other=-20.0):
 
 
 def as_lists(found):
-    """Answers that can be compared."""
     return [
         [(h.score, h.tokens.tolist(), h.words, h.timesteps.tolist()) for h in one]
         for one in found
@@ -65,13 +63,11 @@ def as_lists(found):
 
 
 def random_batch(seed, folder, **kind):
-    """A decoder's arguments and four utterances."""
     arguments, _ = random_case(seed, folder, **kind)
     emissions = np.random.default_rng(seed).normal(0, 2, (4, 12, len(TOKENS)))
     return arguments, emissions.astype(np.float32)
 
 
-# --------------------------------------------------------------------------- by hand
 def test_an_utterance_by_hand(files):
     made = ctc_decoder(files["lexicon"], TOKENS, files["lm"], nbest=2, sil_score=-0.25)
     (best, second), (other, *_) = made(
@@ -138,7 +134,6 @@ def test_nothing_that_is_possible_is_found_in_nothing(files):
     assert (found.words, found.tokens.tolist(), found.score) == ([], [1], 0.0)
 
 
-# ------------------------------------------------------- the same whichever way it goes
 @pytest.mark.parametrize("with_lexicon", [True, False])
 def test_pieces_batches_padding_and_threads_change_nothing(with_lexicon, tmp_path):
     for seed in range(6):
@@ -190,7 +185,6 @@ def test_tensors_and_arrays_are_the_same(files, monkeypatch):
     assert as_lists(plain) == as_lists(found)
 
 
-# ----------------------------------------------------------------- a model of one's own
 class Bigrams(CTCDecoderLM):
     """The model of `ARPA` in Python; counts what it is asked."""
 
@@ -301,7 +295,6 @@ def test_states_of_a_model_have_children():
         CTCDecoderLM()
 
 
-# ------------------------------------------------------------------------------- errors
 def test_what_is_not_downloaded_is_named():
     with pytest.raises(BackendError, match="downloads nothing"):
         download_pretrained_files("librispeech-4-gram")
@@ -326,7 +319,6 @@ def test_what_is_not_downloaded_is_named():
         ({"beam_size": 2.5}, OptionError, "beam_size=2.5, expected 1 or more"),
         ({"beam_size_token": -1}, OptionError, "beam_size_token=-1, expected 1"),
         ({"threads": 0}, OptionError, "threads=0, expected 1 or more"),
-        ({"lm_weight": "2"}, None, ""),
         ({"lm_weight": "two"}, OptionError, "lm_weight='two', expected a number"),
         ({"word_score": np.inf}, OptionError, "word_score=inf, expected a number"),
         ({"unk_score": np.nan}, OptionError, "unk_score=nan, expected a number"),
@@ -334,9 +326,6 @@ def test_what_is_not_downloaded_is_named():
 )
 def test_bad_arguments(arguments, error, message, files):
     given = {"lexicon": files["lexicon"], "tokens": TOKENS} | arguments
-    if error is None:
-        ctc_decoder(**given)
-        return
     with pytest.raises(error, match=message):
         ctc_decoder(**given)
 

@@ -63,8 +63,6 @@ def one_thread():
 
 
 class Case:
-    """A random model, utterance and list of phrases; oracle and processors of both."""
-
     def __init__(self, seed, with_lm=False):
         rng = np.random.default_rng(seed)
         self.model = tiny_whisper(seed, temperature=rng.choice([0.3, 1.0]))
@@ -95,7 +93,6 @@ class Case:
         return found
 
     def expected(self, rule):
-        """All texts with their totals."""
         spelt = {text: [tuple(text)] for text in self.phrases}
         phrases = naive_phrases.Phrases(
             self.phrases, "token", self.options, spellings=spelt
@@ -118,7 +115,6 @@ def cost_of(coster, text, token):
 
 
 def nbest(model, frames, processors, **flags):
-    """List of `generate`: {text with its end: total}."""
     num = flags.get("num_return_sequences", 1)
     out = GenerationMixin.generate(
         model,
@@ -265,7 +261,6 @@ def test_a_list_for_each_utterance_in_one_call():
 
 
 def long_form(model, frames, processors, **flags):
-    """Audio of more than one window, with timestamps."""
     model.generation_config.suppress_tokens = [SOT, MARK]
     return model.generate(
         frames,

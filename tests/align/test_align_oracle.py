@@ -84,7 +84,6 @@ def solve(
 
 
 def check(alignment, best, text):
-    """Is it one of the oracle's best?"""
     assert alignment.reached_end == np.isfinite(best.cost)
     if not alignment.reached_end:
         return
@@ -104,7 +103,6 @@ def check(alignment, best, text):
 
 
 def costs_of(kind, seed):
-    """Costs of words left out and of speech put in."""
     rng, costs = np.random.default_rng(seed), {}
     if kind == "put in":
         costs["insert_cost"] = float(rng.choice([0.0, 1.0, 4.0]))

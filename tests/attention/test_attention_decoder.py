@@ -90,10 +90,6 @@ def test_where_no_end_is_possible_it_is_said_so():
     assert not hyp.reached_final and hyp.total_cost < math.inf
     model.table[:] = -torch.inf
     model.table[:, 0, 0] = 0.0  # after it nothing is possible at all
-    with pytest.raises(LogprobError, match="exp of a row"):
-        model.table[:, 0, 0] = 1.0
-        decoder.texts([model.frames(0, 5)])
-    model.table[:, 0, 0] = 0.0
     (texts,) = decoder.texts([model.frames(0, 5)])
     assert [text.token_ids for text in texts] == [(0,)]
     assert not texts[0].reached_final

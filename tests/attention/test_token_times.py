@@ -14,7 +14,6 @@ from wfstdec.attention.backend import token_spans
 
 
 def best_spans(logprobs, text, blank):
-    """Best spans by enumeration of all alignments."""
     best, spans = -math.inf, None
     for alignment in itertools.product(range(logprobs.shape[1]), repeat=len(logprobs)):
         runs, start = [], 0

@@ -41,7 +41,6 @@ def look(arrays, used):
     )
 
 
-# ------------------------------------------------------------- rows, of each utterance
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
@@ -92,7 +91,6 @@ def test_rows_with_nan_are_left_to_the_decoder(real):
     assert row_sums(np.full((2, 4), -np.inf)).tolist() == [-np.inf, -np.inf]
 
 
-# ---------------------------------------------------------------------- what is said
 def test_a_blank_that_hardly_ever_wins_while_another_token_does(real):
     for wrong in (1, 2, 20, 42):
         used = OutputTokens(token_table(TOKENS.names, wrong), (1,), PHONES)
@@ -143,7 +141,6 @@ def test_tokens_that_are_seldom_said_are_let_pass(real):
         assert doubts(counts, OUTPUTS) == []
 
 
-# --------------------------------------------------------------------- batches, shifts
 def batch_of(real, count, frames):
     long = [x[len(x) // 2 - frames // 2 :][:frames] for x in real if len(x) >= frames]
     return np.stack([long[i % len(long)] for i in range(count)])

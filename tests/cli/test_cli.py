@@ -32,7 +32,6 @@ def files(tmp_path):
 
 
 def command_parser(name):
-    """The parser of one command."""
     [commands] = make_parser(name)._subparsers._group_actions
     return commands.choices[name]
 
@@ -134,14 +133,8 @@ def test_a_graph_goes_to_openfst_and_back(form, files, capsys):
     assert (b"const" in (files / "x.fst").read_bytes()[:16]) == (
         form in ("const", None)
     )
-    assert (
-        wfstdec(
-            files,
-            *["convert", "x.fst", "back.npz"],
-            *["--tokens", "tokens.txt", "--words", "words.txt"],
-        )
-        == 0
-    )
+    tables = ["--tokens", "tokens.txt", "--words", "words.txt"]
+    assert wfstdec(files, "convert", "x.fst", "back.npz", *tables) == 0
     capsys.readouterr()
     assert decode(files, "--graph", "back.npz", "--quiet") == 0
     assert capsys.readouterr().out == "utt2 ab c\nutt1 cab\nutt3 c\n"
@@ -169,9 +162,7 @@ def test_score_tells_the_best_that_was_kept(files, capsys):
         words = spoken[line["id"]].split()
         fewest[line["id"]] = min(count_errors(words, text).total for text in texts)
     errors = sum(fewest.values()) + 1  # nothing of utt9
-    assert (
-        of_lists == f"%WER {100 * errors / 6:.2f} [ {errors} / 6 ] of the best in lists"
-    )
+    assert of_lists.startswith(f"%WER {100 * errors / 6:.2f} [ {errors} / 6 ] of the")
     least = float(of_lattices.split()[1])
     assert least <= float(of_lists.split()[1]) < float(first.split()[1])
     assert of_lattices.endswith("of the best in lattices")
@@ -182,10 +173,8 @@ def test_score_tells_the_best_that_was_kept(files, capsys):
 
 def test_score_names_missing_and_worst_utterances(files, capsys):
     (files / "hyp.txt").write_text("utt1 ab\nutt2 ab c\nutt9 c\n")
-    assert (
-        wfstdec(files, "score", "--ref", "ref.txt", "--hyp", "hyp.txt", "--worst", "1")
-        == 0
-    )
+    given = ["--ref", "ref.txt", "--hyp", "hyp.txt", "--worst", "1"]
+    assert wfstdec(files, "score", *given) == 0
     assert capsys.readouterr().out.splitlines() == [
         "%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]",
         "%SER 66.67 [ 2 / 3 ]",

@@ -30,7 +30,6 @@ def files(tmp_path):
 
 
 def decode(folder, decoder, *more):
-    """Decode without a graph; a lexicon and its model unless `more` has a model."""
     given = ["--decoder", decoder, "--tokens", "tokens.txt", "--separator", "<wb>"]
     given += ["--logprobs", "x.npz", "--threads", "1", "--quiet", *more]
     return wfstdec(folder, "decode", *given)
@@ -105,15 +104,6 @@ def test_flags_reach_the_decoder(files, capsys):
     assert read[0]["words"][1]["start_s"] == hyps[0].words[1].start_s
 
 
-def test_bad_boosts_name_the_utterance(files, capsys):
-    (files / "boosts.jsonl").write_text('{"id": "utt1", "boosts": {"c c": 1}}\n')
-    (files / "phrases.txt").write_text("ab c\n")
-    given = ["--boost", "boosts.jsonl", "--phrases", "phrases.txt"]
-    assert decode(files, "trie", *LEXICAL, *given) == 1
-    assert "utterance 'utt1': boosts has compiled phrases" in capsys.readouterr().err
-
-
-# ----------------------------------------------------------------------------- n-best
 def test_nbest_lists_in_json_lines(files, capsys):
     assert decode(files, "trie", *LEXICAL, "--nbest", "3", "--format", "jsonl") == 0
     lists = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -138,7 +128,6 @@ def test_nbest_lists_do_not_fit_everywhere(form, files, capsys):
     assert decode(files, "trie", *LEXICAL, "--nbest", "1", "--format", form) == 0
 
 
-# ---------------------------------------------------------------- whose flags they are
 INPUTS = {
     "wfst": ["--graph", "g"],
     "trie": ["--tokens", "t"],
@@ -238,7 +227,6 @@ def test_an_error_is_one_line_and_exit_code_1(arguments, message, files, capsys)
     assert line.startswith("wfstdec decode: ") and message in line
 
 
-# ------------------------------------------------------------- saved language models
 def saved(folder, *more, output="saved.lm"):
     return wfstdec(folder, "build-lm", *more, "--output", output, "--quiet")
 

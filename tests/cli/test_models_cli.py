@@ -33,7 +33,6 @@ DECODERS = ("transducer", "attention")
 
 @pytest.fixture
 def files(tmp_path):
-    """The small files, and a model called after each of the decoders."""
     torch.manual_seed(3)
     sizes = {"input_dim": 5, "width": 16, "dim": 16, "layers": 1}
     heads = (HeadConfig("rnnt"), HeadConfig("tdt", "lstm", (0, 1, 2)))
@@ -108,7 +107,6 @@ def test_decode_says_what_the_decoder_says(files, capsys, decoder, flags):
 
 
 def value_of(word):
-    """A flag's value as the options have it: a number, or a name."""
     try:
         return json.loads(word)
     except json.JSONDecodeError:

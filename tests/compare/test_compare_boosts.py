@@ -102,7 +102,6 @@ def test_words_that_no_decoder_has_are_named(files, capsys):
 
 
 def token_compiler(tokens, speller, boundary):
-    """Phrases worth their nats, by tokens."""
     totals = PhraseOptions(weights_are_totals=True)
     return library.PhraseCompiler(speller, tokens, totals, boundary=boundary)
 

@@ -10,7 +10,6 @@ from real_speech import RECIPE
 
 from wfstdec import doctor
 from wfstdec.cli.main import main
-from wfstdec.doctor.examine import case_of
 
 LN10 = np.float32(np.log(10))
 WORDS = 40
@@ -46,15 +45,8 @@ def arrays():
 
 
 def examine(demo, **changes):
-    given = {
-        "tokens": demo / "tokens.txt",
-        "lexicon": demo / "lexicon.txt",
-        "lm": demo / "lm.arpa",
-        "logprobs": demo / "x.npz",
-        "ref": demo / "refs.txt",
-        "separator": "<wb>",
-    }
-    return doctor.examine(**{**given, **changes})
+    given = {flag[2:]: demo / name for flag, name in FLAGS.items()}
+    return doctor.examine(**given | {"separator": "<wb>"} | changes)
 
 
 def statuses(report):
@@ -67,7 +59,6 @@ def save(tmp_path, arrays, change):
     return path
 
 
-# ------------------------------------------------------------------------ as it should
 def test_the_demo_is_in_order(demo):
     report = examine(demo)
     assert set(statuses(report).values()) == {"ok"} and not report.is_wrong
@@ -121,7 +112,6 @@ def test_without_lexicon_model_or_references(demo):
     assert report.commands[0].startswith("wfstdec decode --decoder greedy --tokens")
 
 
-# ------------------------------------------------------------------- one thing is wrong
 def test_a_forgotten_separator(demo):
     report = examine(demo, separator=None)
     assert report["separator"].text == (
@@ -144,7 +134,6 @@ def test_a_wrong_blank(demo):
 
 
 def upper_words(text):
-    """An ARPA file with its words in upper case."""
     head, grams = text.split("1-grams:")
     upper = grams.upper().replace("<S>", "<s>").replace("</S>", "</s>")
     return f"{head}1-grams:{upper}".replace("\\END\\", "\\end\\")
@@ -242,13 +231,3 @@ def test_a_frame_shift_in_milliseconds_on_the_command_line(capsys):
     assert "20.0, expected seconds, at most 1; milliseconds? then 0.02" in (
         capsys.readouterr().err
     )
-
-
-# ------------------------------------------------------------------------------- parts
-
-
-def test_case_of_words():
-    assert case_of(["ab", "c'd"]) == "lower case"
-    assert case_of(["AB", "C"]) == "UPPER CASE"
-    assert case_of(["Ab", "c"]) == "mixed case"
-    assert case_of(["字", "12"]) == "without case"

@@ -49,7 +49,6 @@ def random_phrases(seed, **options):
 
 
 def all_queries(module, first, automaton, num_labels):
-    """Costs and next states of the reference, with states counted from `first`."""
     states = range(len(automaton.final_cost))
     rows = [lm_reference.row(automaton, 0, state, num_labels) for state in states]
     costs, nextstates = (np.stack(part) for part in zip(*rows, strict=True))

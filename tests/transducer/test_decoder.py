@@ -68,7 +68,6 @@ def features(seed, lengths, size=5):
     return [torch.log_softmax(row, 1).float() for row in rows]
 
 
-# ------------------------------------------------------------------------- by hand
 def test_an_example_by_hand():
     model = transducer_of(
         [
@@ -126,9 +125,6 @@ def test_costs_are_those_of_models_and_phrases():
         assert hyp.boost_cost == pytest.approx(2 * boosts.total(hyp.token_ids))
 
 
-# ------------------------------------------------------- what surrounds an utterance
-
-
 @pytest.mark.parametrize("head", ["rnnt", "tdt"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.share(keep=2)
@@ -177,7 +173,6 @@ def test_long_sessions_settle_their_tokens():
     assert len(whole.token_ids) > 100
 
 
-# -------------------------------------------------------------------- fixed shapes
 def fixed_searcher(strategy, head):
     net = small_net()
     model = TorchTransducer(net, head)
@@ -230,7 +225,6 @@ def test_a_step_can_be_exported(strategy, head):
             beam = expected
 
 
-# -------------------------------------------------------------------------- errors
 def test_models_that_do_not_fit():
     model = transducer_of([{"": [0.5, 0.3, 0.2]}])
     model.blank = 3

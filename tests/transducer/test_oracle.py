@@ -25,8 +25,6 @@ SEARCHES = {
 
 
 class Case:
-    """A random model with random language models and phrases, and its oracle."""
-
     def __init__(self, seed, **sizes):
         rng = np.random.default_rng(seed)
         self.rng, self.model = rng, random_transducer(rng, **sizes)
@@ -89,7 +87,6 @@ class Case:
 
 
 def named(model, totals):
-    """Totals by the letters of texts."""
     names = model.tokens
     return {"".join(names[p] for p in text): total for text, total in totals.items()}
 

@@ -35,7 +35,6 @@ def runs_of(seed, rows=7, columns=23):
 
 
 def one_by_one(score, begins):
-    """The totals, by the rule in plain Python."""
     total = np.empty(score.shape)
     for row, firsts, out in zip(score.numpy(), begins.numpy(), total, strict=True):
         at = [*np.flatnonzero(firsts), len(row)]

@@ -30,7 +30,6 @@ def sure(text, labels):
 
 
 def cut_to(case, cells):
-    """Cut log-probs to as many frames as can be enumerated."""
     return case._replace(logits=case.logits[: int(math.log(cells, len(case.labels)))])
 
 

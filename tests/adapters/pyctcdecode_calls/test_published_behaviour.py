@@ -120,7 +120,6 @@ def test_nan_is_taken_and_decodes_nothing(name, arpa):
 
 
 def in_parts(decoder, logits, cuts, **options):
-    """The beams of an utterance that comes in parts."""
     beams, *tables = decoder.get_starting_state()
     bounds = [0, *cuts, len(logits)]
     for first, end in zip(bounds, bounds[1:], strict=False):
@@ -162,20 +161,6 @@ def test_parts_of_random_utterances_are_the_whole(seed, faithful, tmp_path):
         [(beam.logit_score, beam.lm_score) for beam in whole],
         atol=1e-6,
     )
-
-
-def test_parts_with_a_model_in_python(arpa):
-    """Scores are those of `LanguageModel`, asked by the host."""
-
-    class Own(LanguageModel):
-        def score_partial_token(self, partial_token):
-            return super().score_partial_token(partial_token)
-
-    alphabet = Alphabet.build_alphabet(LABELS)
-    decoder = BeamSearchDecoderCTC(alphabet, Own(arpa))
-    whole, found = decoder.decode_beams(LOGITS), in_parts(decoder, LOGITS, [3, 8])
-    assert [beam.text for beam in found] == [beam.text for beam in whole]
-    assert found[0].lm_score == pytest.approx(whole[0].lm_score, abs=1e-6)
 
 
 def test_words_under_way_may_be_forced_to_end():
