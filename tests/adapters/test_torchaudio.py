@@ -69,7 +69,9 @@ def random_batch(seed, folder, **kind):
 
 
 def test_an_utterance_by_hand(files):
-    made = ctc_decoder(files["lexicon"], TOKENS, files["lm"], nbest=2, sil_score=-0.25)
+    made = ctc_decoder(
+        files["lexicon"], TOKENS, files["lm"], nbest=2, sil_score="-0.25"
+    )
     (best, second), (other, *_) = made(
         np.concatenate([emitted("cc|a-b|--"), emitted("--b-a-|||")])
     )

@@ -238,19 +238,6 @@ def test_more_than_six_words_may_be_spelt_alike(tmp_path):
     assert len(spoken[1]) == 6
 
 
-def best_words(lexicon, emitted, folder, **options):
-    """Words that both hear where the tokens are beyond doubt."""
-    path, tokens = folder / "lexicon.txt", list("-|abc")
-    path.write_text(lexicon, "utf-8")
-    emissions = np.full((len(emitted), len(tokens)), -20.0, np.float32)
-    for t, token in enumerate(emitted):
-        emissions[t, tokens.index(token)] = 0.0
-    arguments = {"lexicon": str(path), "tokens": tokens}
-    ours, theirs = both(arguments, emissions, **options)
-    assert_same(ours[:1], theirs[:1], 1)
-    return ours[0][2], ours[0][0]
-
-
 @pytest.mark.parametrize(
     ("lexicon", "emitted", "words", "score"),
     [
@@ -261,7 +248,13 @@ def best_words(lexicon, emitted, folder, **options):
     ],
 )
 def test_rules_of_theirs_are_kept(lexicon, emitted, words, score, tmp_path):
-    assert best_words(lexicon, emitted, tmp_path) == (words, score)
+    path, tokens = tmp_path / "lexicon.txt", list("-|abc")
+    path.write_text(lexicon, "utf-8")
+    emissions = np.full((len(emitted), len(tokens)), -20.0, np.float32)
+    emissions[range(len(emitted)), [tokens.index(one) for one in emitted]] = 0.0
+    ours, theirs = both({"lexicon": str(path), "tokens": tokens}, emissions)
+    assert_same(ours[:1], theirs[:1], 1)
+    assert (ours[0][2], ours[0][0]) == (words, score)
 
 
 def test_their_sums_of_homophones_are_kept(tmp_path):

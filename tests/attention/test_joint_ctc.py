@@ -77,14 +77,10 @@ def test_a_batch_is_what_each_utterance_is_alone(seed):
     assert decoder.texts(padded, lengths, boosts=boosts, ctc=ctc) == alone
 
 
-def joint_model():
+def test_the_head_of_the_model_is_asked_where_nothing_is_given():
     torch.manual_seed(0)
     sizes = {"input_dim": 5, "width": 8, "dim": 12, "layers": 1}
-    return JointAttention(JointNet(TransducerConfig(("a", "b", "c"), (), **sizes)))
-
-
-def test_the_head_of_the_model_is_asked_where_nothing_is_given():
-    model = joint_model()
+    model = JointAttention(JointNet(TransducerConfig(("a", "b", "c"), (), **sizes)))
     rows = [torch.randn(n, 5).log_softmax(-1) for n in (9, 30, 0, 17)]
     options = AttentionOptions(beam_size=3, ctc_weight=0.4, token_insertion=-3.0)
     given = {"options": options, "frame_shift_s": 0.08}
