@@ -28,7 +28,6 @@ from wfstdec.transducer.torch_model import (  # noqa: E402
 
 LETTERS = ("<wb>", "a", "b", "c")
 SPEECH = ["--logprobs", "x.npz", "--ref", "ref.txt"]
-DECODERS = ("transducer", "attention")
 
 
 @pytest.fixture
