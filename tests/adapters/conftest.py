@@ -5,7 +5,6 @@ from prefix_cases import random_arpa
 
 @pytest.fixture
 def arpa(tmp_path):
-    """The path of a random trigram model."""
     path = tmp_path / "lm.arpa"
     path.write_text(random_arpa(np.random.default_rng(0), 3), "utf-8")
     return str(path)

@@ -40,7 +40,6 @@ ARPA = arpa_of(
 
 @pytest.fixture
 def files(tmp_path):
-    """A lexicon, a language model and the words, as arguments."""
     names = {"lexicon": LEXICON, "lm": ARPA, "lm_dict": "ab\nba\nc\ncab\n<unk>\n"}
     for name, text in names.items():
         (tmp_path / name).write_text(text, "utf-8")
@@ -57,7 +56,6 @@ def emitted(tokens, num_tokens=5, other=-20.0):
 
 
 def as_lists(found):
-    """Answers that can be compared."""
     return [
         [(h.score, h.tokens.tolist(), h.words, h.timesteps.tolist()) for h in one]
         for one in found
@@ -65,15 +63,15 @@ def as_lists(found):
 
 
 def random_batch(seed, folder, **kind):
-    """A decoder's arguments and four utterances."""
     arguments, _ = random_case(seed, folder, **kind)
     emissions = np.random.default_rng(seed).normal(0, 2, (4, 12, len(TOKENS)))
     return arguments, emissions.astype(np.float32)
 
 
-# --------------------------------------------------------------------------- by hand
 def test_an_utterance_by_hand(files):
-    made = ctc_decoder(files["lexicon"], TOKENS, files["lm"], nbest=2, sil_score=-0.25)
+    made = ctc_decoder(
+        files["lexicon"], TOKENS, files["lm"], nbest=2, sil_score="-0.25"
+    )
     (best, second), (other, *_) = made(
         np.concatenate([emitted("cc|a-b|--"), emitted("--b-a-|||")])
     )
@@ -138,7 +136,6 @@ def test_nothing_that_is_possible_is_found_in_nothing(files):
     assert (found.words, found.tokens.tolist(), found.score) == ([], [1], 0.0)
 
 
-# ------------------------------------------------------- the same whichever way it goes
 @pytest.mark.parametrize("with_lexicon", [True, False])
 def test_pieces_batches_padding_and_threads_change_nothing(with_lexicon, tmp_path):
     for seed in range(6):
@@ -174,15 +171,6 @@ def test_arrays_that_grow_change_nothing(log_add, tmp_path, monkeypatch):
             assert as_lists(ctc_decoder(**arguments, **options)(batch)) == expected
 
 
-def test_before_the_end_it_tells_what_it_looks_like(files):
-    made = ctc_decoder(files["lexicon"], TOKENS, files["lm"])
-    made.decode_begin()
-    assert made.get_final_hypothesis()[0].tokens.tolist() == [1]
-    made.decode_step(emitted("c|a")[0])
-    (found,) = made.get_final_hypothesis()
-    assert (found.words, found.tokens.tolist()) == (["c"], [1, 4, 1, 2])
-
-
 def test_tensors_and_arrays_are_the_same(files, monkeypatch):
     torch = pytest.importorskip("torch")
     made = ctc_decoder(files["lexicon"], TOKENS, files["lm"])
@@ -199,7 +187,6 @@ def test_tensors_and_arrays_are_the_same(files, monkeypatch):
     assert as_lists(plain) == as_lists(found)
 
 
-# ----------------------------------------------------------------- a model of one's own
 class Bigrams(CTCDecoderLM):
     """The model of `ARPA` in Python; counts what it is asked."""
 
@@ -310,7 +297,6 @@ def test_states_of_a_model_have_children():
         CTCDecoderLM()
 
 
-# ------------------------------------------------------------------------------- errors
 def test_what_is_not_downloaded_is_named():
     with pytest.raises(BackendError, match="downloads nothing"):
         download_pretrained_files("librispeech-4-gram")
@@ -326,28 +312,15 @@ def test_what_is_not_downloaded_is_named():
         ({"lm_dict": "missing.txt"}, FormatError, "missing.txt: cannot read"),
         ({"tokens": []}, TokenTableError, "no tokens, expected at least one"),
         ({"tokens": list("-|aabc")}, TokenTableError, "'a' comes twice"),
-        (
-            {"tokens": list("|abc")},
-            TokenTableError,
-            "blank_token='-', expected one of the 4 tokens",
-        ),
-        (
-            {"sil_token": "_"},
-            TokenTableError,
-            "sil_token='_', expected one of the 5 tokens",
-        ),
-        (
-            {"tokens": list("-|ab")},
-            LexiconError,
-            "lexicon: 'c': 'c', expected one of the 4 tokens",
-        ),
+        ({"tokens": list("|abc")}, TokenTableError, "blank_token='-', expected one of"),
+        ({"sil_token": "_"}, TokenTableError, "sil_token='_', expected one of the 5"),
+        ({"tokens": list("-|ab")}, LexiconError, "lexicon: 'c': 'c', expected one of"),
         ({"lm_dict": ["ab"]}, OptionError, r"lm_dict=\['ab'\], expected a file"),
         ({"lm": 3}, OptionError, r"lm is a int without start\(\)"),
         ({"nbest": 0}, OptionError, "nbest=0, expected 1 or more"),
         ({"beam_size": 2.5}, OptionError, "beam_size=2.5, expected 1 or more"),
         ({"beam_size_token": -1}, OptionError, "beam_size_token=-1, expected 1"),
         ({"threads": 0}, OptionError, "threads=0, expected 1 or more"),
-        ({"lm_weight": "2"}, None, ""),
         ({"lm_weight": "two"}, OptionError, "lm_weight='two', expected a number"),
         ({"word_score": np.inf}, OptionError, "word_score=inf, expected a number"),
         ({"unk_score": np.nan}, OptionError, "unk_score=nan, expected a number"),
@@ -355,9 +328,6 @@ def test_what_is_not_downloaded_is_named():
 )
 def test_bad_arguments(arguments, error, message, files):
     given = {"lexicon": files["lexicon"], "tokens": TOKENS} | arguments
-    if error is None:
-        ctc_decoder(**given)
-        return
     with pytest.raises(error, match=message):
         ctc_decoder(**given)
 

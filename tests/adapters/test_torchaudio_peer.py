@@ -30,7 +30,6 @@ SAME = 1e-4
 
 
 def both(arguments, emissions, lms=(), **options):
-    """The answers of ours and theirs, as lists; `lms` are models of one's own."""
     ours, theirs = ({"lm": lm} for lm in lms) if lms else ({}, {})
     ours = ctc_decoder(**arguments | ours, **options)(emissions[None])[0]
     ours = [
@@ -42,7 +41,6 @@ def both(arguments, emissions, lms=(), **options):
 
 
 def ties(answers, cut_off):
-    """Answers by score, in sets; the last set is left out where it may be cut."""
     groups = []
     for score, *rest in answers:
         if not groups or groups[-1][0] - score > SAME:
@@ -60,7 +58,6 @@ def assert_same(ours, theirs, nbest):
     assert ties(ours, cut_off) == ties(theirs, cut_off)
 
 
-# ------------------------------------------------------------------------- random cases
 @pytest.mark.parametrize("separator", [True, False])
 @pytest.mark.parametrize("with_lm", [True, False])
 @pytest.mark.parametrize("with_lexicon", [True, False])
@@ -116,7 +113,6 @@ def test_the_same_where_tokens_have_other_names(tmp_path):
     assert any("other" in words for _, _, words, _ in ours)
 
 
-# ----------------------------------------------------------------- a model of one's own
 class Counting:
     """A score that depends on all that was said: mixed into both interfaces."""
 
@@ -172,10 +168,8 @@ def test_the_same_with_a_model_in_python(with_lexicon, pruned, tmp_path):
         assert_same(*found, options["nbest"])
 
 
-# -------------------------------------------------------------------------- real speech
 @pytest.fixture(scope="module")
 def speech(tmp_path_factory):
-    """Arguments for the demo's recipe; of words that are spelt alike only six."""
     folder = tmp_path_factory.mktemp("recipe")
     arpa = folder / "lm.arpa"
     arpa.write_bytes(gzip.decompress((RECIPE / "lm.arpa.gz").read_bytes()))
@@ -208,16 +202,6 @@ def test_real_utterances_have_the_same_texts(speech, options):
         assert found.words == expected.words
 
 
-def test_real_utterances_have_the_same_scores_without_a_lexicon(speech):
-    """Log-probs of real speech are rounded: many alignments have one score."""
-    arguments = speech | {"lexicon": None, "lm": None}
-    ours, theirs = ctc_decoder(**arguments), Flashlight(**arguments)
-    for emissions in utterances(10):
-        found, expected = ours(emissions[None])[0][0], theirs(emissions)[0]
-        assert found.score == pytest.approx(expected.score, abs=1e-3)
-
-
-# -------------------------------------------------------- what they get wrong, ours not
 ARPA = arpa_of("-99 <s> -0.5; -1 </s>; -0.25 a; -3 b; -1.5 |; -2 <unk>", "-0.125 <s> a")
 
 
@@ -254,20 +238,6 @@ def test_more_than_six_words_may_be_spelt_alike(tmp_path):
     assert len(spoken[1]) == 6
 
 
-# --------------------------------------------------------- what they do, and so do ours
-def best_words(lexicon, emitted, folder, **options):
-    """Words that both hear where the tokens are beyond doubt."""
-    path, tokens = folder / "lexicon.txt", list("-|abc")
-    path.write_text(lexicon, "utf-8")
-    emissions = np.full((len(emitted), len(tokens)), -20.0, np.float32)
-    for t, token in enumerate(emitted):
-        emissions[t, tokens.index(token)] = 0.0
-    arguments = {"lexicon": str(path), "tokens": tokens}
-    ours, theirs = both(arguments, emissions, **options)
-    assert_same(ours[:1], theirs[:1], 1)
-    return ours[0][2], ours[0][0]
-
-
 @pytest.mark.parametrize(
     ("lexicon", "emitted", "words", "score"),
     [
@@ -278,7 +248,13 @@ def best_words(lexicon, emitted, folder, **options):
     ],
 )
 def test_rules_of_theirs_are_kept(lexicon, emitted, words, score, tmp_path):
-    assert best_words(lexicon, emitted, tmp_path) == (words, score)
+    path, tokens = tmp_path / "lexicon.txt", list("-|abc")
+    path.write_text(lexicon, "utf-8")
+    emissions = np.full((len(emitted), len(tokens)), -20.0, np.float32)
+    emissions[range(len(emitted)), [tokens.index(one) for one in emitted]] = 0.0
+    ours, theirs = both({"lexicon": str(path), "tokens": tokens}, emissions)
+    assert_same(ours[:1], theirs[:1], 1)
+    assert (ours[0][2], ours[0][0]) == (words, score)
 
 
 def test_their_sums_of_homophones_are_kept(tmp_path):

@@ -48,8 +48,6 @@ print(one.text, one.word_offsets[0])
 
 
 class Tokenizer:
-    """Tokenizer with the methods that `labels_of` asks for."""
-
     pad_token, word_delimiter_token = "[blank]", "/"
 
     def __init__(self, vocabulary):
@@ -61,7 +59,6 @@ class Tokenizer:
 
 @pytest.fixture(scope="module")
 def speech(tmp_path_factory):
-    """A tokenizer, a model's configuration, and logits of two utterances."""
     import torch
     from transformers import Wav2Vec2Config, Wav2Vec2CTCTokenizer, Wav2Vec2ForCTC
 

@@ -63,8 +63,6 @@ def one_thread():
 
 
 class Case:
-    """A random model, utterance and list of phrases; oracle and processors of both."""
-
     def __init__(self, seed, with_lm=False):
         rng = np.random.default_rng(seed)
         self.model = tiny_whisper(seed, temperature=rng.choice([0.3, 1.0]))
@@ -94,19 +92,7 @@ class Case:
             found.append(NgramLogitsProcessor(lm, tokenizer, self.weight))
         return found
 
-    def expected(self, rule, longest=LONGEST):
-        """All texts with their totals."""
-        definition = self.definition(rule, longest)
-        return naive_attention.totals(ends=[EOS], longest=longest, **definition)
-
-    def beam(self, rule, *, width, longest):
-        """Texts of a plain beam."""
-        definition = self.definition(rule, longest)
-        return naive_attention.beam(
-            ends=[EOS], longest=longest, width=width, **definition
-        )
-
-    def definition(self, rule, longest):
+    def expected(self, rule):
         spelt = {text: [tuple(text)] for text in self.phrases}
         phrases = naive_phrases.Phrases(
             self.phrases, "token", self.options, spellings=spelt
@@ -118,8 +104,9 @@ class Case:
             )
             costs = [(self.weight, lambda *step: cost_of(coster, *step))]
         credits = naive_attention.Credits(phrases, NAMES)
-        rows = log_probs(self.model, self.frames[0], longest)
-        return {"rows": rows, "rule": rule, "credits": credits, "costs": costs}
+        rows = log_probs(self.model, self.frames[0], LONGEST)
+        given = {"rows": rows, "rule": rule, "credits": credits, "costs": costs}
+        return naive_attention.totals(ends=[EOS], longest=LONGEST, **given)
 
 
 def cost_of(coster, text, token):
@@ -128,7 +115,6 @@ def cost_of(coster, text, token):
 
 
 def nbest(model, frames, processors, **flags):
-    """List of `generate`: {text with its end: total}."""
     num = flags.get("num_return_sequences", 1)
     out = GenerationMixin.generate(
         model,
@@ -164,30 +150,6 @@ def test_totals_of_generate_are_those_of_the_enumeration(seed, rule):
         **EXACT,
     )
     assert found == pytest.approx(case.expected(rule), abs=2e-4)
-
-
-@pytest.mark.parametrize("rule", ["closed", "none"])
-@pytest.mark.parametrize("seed", range(100, 112))
-@pytest.mark.share(keep=6)
-def test_greedy_search_takes_the_best_of_each_step(seed, rule):
-    """`generate` gives raw logits here: adding to them does the same."""
-    case = Case(seed)
-    rows = log_probs(case.model, case.frames[0], LONGEST)
-    phrases = case.processors(rule, begin_index=1)[0]
-    text = ()
-    while len(text) < LONGEST and EOS not in text:
-        scores = torch.tensor(rows[text], dtype=torch.float32)[None]
-        ids = torch.tensor([[SOT, *text]])
-        text = (*text, int(phrases(ids, scores).argmax()))
-    phrases.set_begin_index(1)
-    out = GenerationMixin.generate(
-        case.model,
-        case.frames,
-        decoder_input_ids=torch.tensor([[SOT]]),
-        logits_processor=[phrases],
-        max_new_tokens=LONGEST,
-    )
-    assert tuple(out[0, 1:].tolist()) == text
 
 
 @pytest.mark.parametrize("rule", ["closed", "compensated"])
@@ -299,7 +261,6 @@ def test_a_list_for_each_utterance_in_one_call():
 
 
 def long_form(model, frames, processors, **flags):
-    """Audio of more than one window, with timestamps."""
     model.generation_config.suppress_tokens = [SOT, MARK]
     return model.generate(
         frames,

@@ -23,7 +23,6 @@ SIZE = 10
 
 
 def case(seed, weight=0.7, unk_cost=2.5, **more):
-    """A processor of a random model, and what the model says by definition."""
     rng = np.random.default_rng(seed)
     text = naive_cases.random_arpa(rng, list(LETTERS))[0]
     lm = NgramLM.from_arpa(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wfstdec import PhraseOptions
-from wfstdec.adapters.transformers import PhraseBoostLogitsProcessor, token_table_of
+from wfstdec.adapters.transformers import PhraseBoostLogitsProcessor
 from wfstdec.errors import BoostWarning, OptionError, ShapeError, TokenTableError
 from wfstdec.text.tokens import written_ways
 
@@ -17,7 +17,7 @@ if any(importlib.util.find_spec(name) is None for name in ("torch", "transformer
     pytest.skip("needs transformers and torch", allow_module_level=True)
 
 import torch
-from tiny_whisper import EOS, FIRST_TIME, LETTERS, MARK, SOT, letter_tokenizer
+from tiny_whisper import EOS, FIRST_TIME, LETTERS, SOT, letter_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -298,10 +298,3 @@ def test_what_does_not_fit_is_refused():
         processor(["ab"])(ids_of(""), torch.zeros(1, 3))
     with pytest.raises(ShapeError, match="V=2 columns, the tokenizer spells"):
         processor({"acd": 1.0}, eos=1, end_rule="none")(ids_of(""), torch.zeros(1, 2))
-
-
-def test_the_table_has_a_blank_that_nothing_says():
-    tokens = token_table_of(letter_tokenizer())
-    assert tokens.names[:5] == ("a", "b", "c", "d", "<|endoftext|>")
-    assert (tokens.names[tokens.blank], len(tokens)) == ("<blank>", SIZE + 1)
-    assert MARK < len(tokens)

@@ -84,7 +84,6 @@ def solve(
 
 
 def check(alignment, best, text):
-    """Is it one of the oracle's best?"""
     assert alignment.reached_end == np.isfinite(best.cost)
     if not alignment.reached_end:
         return
@@ -103,26 +102,33 @@ def check(alignment, best, text):
     }
 
 
-@pytest.mark.parametrize("chunk", range(8))
-@pytest.mark.share(keep=1)
-def test_the_text_as_it_is(chunk):
+def costs_of(kind, seed):
+    rng, costs = np.random.default_rng(seed), {}
+    if kind == "put in":
+        costs["insert_cost"] = float(rng.choice([0.0, 1.0, 4.0]))
+        costs["insert_frame_cost"] = float(rng.choice([0.0, 0.25]))
+    if kind == "left out" or (kind == "put in" and rng.random() < 0.5):
+        costs["skip_cost"] = float(rng.choice([0.5, 3.0]))
+    return costs
+
+
+@pytest.mark.parametrize(
+    ("kind", "chunk"),
+    [("as it is", i) for i in range(8)]
+    + [(kind, 20 + i) for kind in ("left out", "put in") for i in range(3)],
+)
+@pytest.mark.share(keep=3)
+def test_texts_are_aligned_as_the_oracle_does(kind, chunk):
     for seed in range(chunk * CASES, (chunk + 1) * CASES):
-        case, entries, text = draw(seed)
-        alignment = aligner_of(case, entries).align(case.logprobs, text)
-        check(alignment, solve(case, entries, text), text)
-        assert alignment.exact or not alignment.reached_end
-
-
-@pytest.mark.parametrize("chunk", range(3))
-@pytest.mark.share(keep=1)
-def test_words_left_out(chunk):
-    for seed in range(1000 + chunk * CASES, 1000 + (chunk + 1) * CASES):
-        case, entries, text = draw(seed)
-        cost = float(np.random.default_rng(seed).choice([0.5, 3.0]))
-        aligner = aligner_of(case, entries, AlignOptions(skip_cost=cost))
+        case, entries, text = draw(seed, num_tokens=4 if kind == "put in" else 5)
+        costs = costs_of(kind, seed)
+        aligner = aligner_of(case, entries, AlignOptions(**costs))
         alignment = aligner.align(case.logprobs, text)
-        check(alignment, solve(case, entries, text, cost), text)
-        if alignment.reached_end:
+        check(alignment, solve(case, entries, text, **costs), text)
+        assert all(token.text != STAR for token in alignment.tokens)
+        if kind == "as it is":
+            assert alignment.exact or not alignment.reached_end
+        elif kind == "left out" and alignment.reached_end:
             left = {
                 i
                 for m in alignment.misfits
@@ -130,24 +136,6 @@ def test_words_left_out(chunk):
                 for i in range(m.first_word, m.end_word)
             }
             assert left == set(range(len(text))) - set(alignment.positions)
-
-
-@pytest.mark.parametrize("chunk", range(3))
-@pytest.mark.share(keep=1)
-def test_speech_put_in(chunk):
-    for seed in range(2000 + chunk * CASES, 2000 + (chunk + 1) * CASES):
-        case, entries, text = draw(seed, num_tokens=4)
-        rng = np.random.default_rng(seed)
-        costs = {
-            "insert_cost": float(rng.choice([0.0, 1.0, 4.0])),
-            "insert_frame_cost": float(rng.choice([0.0, 0.25])),
-        }
-        if rng.random() < 0.5:
-            costs["skip_cost"] = float(rng.choice([0.5, 3.0]))
-        aligner = aligner_of(case, entries, AlignOptions(**costs))
-        alignment = aligner.align(case.logprobs, text)
-        check(alignment, solve(case, entries, text, **costs), text)
-        assert all(token.text != STAR for token in alignment.tokens)
 
 
 def test_a_narrow_beam_is_widened_until_the_proof_holds():

@@ -1,6 +1,5 @@
 """The aligner: by hand, on real speech, against full Viterbi, and its errors."""
 
-import functools
 import re
 
 import numpy as np
@@ -21,27 +20,6 @@ def frames(path, sharp=8.0):
     x = np.zeros((len(path), len(LETTERS)))
     x[np.arange(len(path)), ["-abc|".index(letter) for letter in path]] = sharp
     return (x - np.log(np.exp(x).sum(axis=1, keepdims=True))).astype(np.float32)
-
-
-@functools.cache
-def speech():
-    """An aligner for the demo's recipe, its log-probs and its references."""
-    aligner = ForcedAligner(
-        RECIPE / "tokens.txt",
-        RECIPE / "lexicon.txt.gz",
-        separator="<wb>",
-        g2p=lambda word: ["k ə"],
-    )
-    known = set(aligner._transcriber._known)
-    references = read_text(RECIPE / "refs.txt")
-    with np.load(RECIPE / "logprobs.npz") as file:
-        arrays = {name: file[name].astype(np.float32) for name in file.files}
-    return {
-        "aligner": aligner,
-        "known": {u for u, words in references.items() if known.issuperset(words)},
-        "logprobs": arrays,
-        "references": references,
-    }
 
 
 def test_an_example_by_hand():
@@ -136,12 +114,14 @@ def test_nothing_said_and_nothing_heard():
 
 def test_real_speech_against_full_viterbi():
     """The tokens that were found, aligned once more without any pruning."""
-    given = speech()
-    blank = given["aligner"].tokens.blank
-    for utterance in sorted(given["known"])[:6]:
-        x = given["logprobs"][utterance]
-        alignment = given["aligner"].align(x, given["references"][utterance])
-        ids = given["aligner"].tokens.ids
+    files = RECIPE / "tokens.txt", RECIPE / "lexicon.txt.gz"
+    aligner = ForcedAligner(*files, separator="<wb>", g2p=lambda word: ["k ə"])
+    ids, blank = aligner.tokens.ids, aligner.tokens.blank
+    references = read_text(RECIPE / "refs.txt")
+    arrays, known = np.load(RECIPE / "logprobs.npz"), set(aligner._transcriber._known)
+    for utterance in sorted(u for u in references if known >= set(references[u]))[:6]:
+        x = arrays[utterance].astype(np.float32)
+        alignment = aligner.align(x, references[utterance])
         targets = [ids[token.text] for token in alignment.tokens]
         path, total = forced_align(x.astype(np.float64), targets, blank)
         assert alignment.exact

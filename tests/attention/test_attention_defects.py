@@ -10,18 +10,10 @@ from table_attention import TableAttention
 from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
 
-SECOND = 2 + math.log(2)
 
-
-def table(after, letters="ab", longest=4, prompt=None, utterances=1):
+def table(after, letters="ab", longest=4):
     """A model written down: {text: {letter or "": probability}}, no others."""
-    model = TableAttention(
-        np.random.default_rng(0),
-        len(letters),
-        longest=longest,
-        num_utterances=utterances,
-        prompt=prompt or (len(letters),),
-    )
+    model = TableAttention(np.random.default_rng(0), len(letters), longest=longest)
     model.tokens[: len(letters)] = letters
     model.table[:] = -torch.inf
     model.table[..., model.eos] = 0.0

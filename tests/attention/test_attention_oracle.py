@@ -87,16 +87,17 @@ def test_the_bound_loses_nothing(kind, seed):
         assert found == never
 
 
-@pytest.mark.parametrize("seed", range(4000, 4030))
-@pytest.mark.share(keep=10)
-def test_costs_are_kept_apart(seed):
+@pytest.mark.parametrize(("kind", "seed"), cases(4000, 30, 10))
+@pytest.mark.share(keep=14)
+def test_costs_are_kept_apart(kind, seed):
     """Costs of hypotheses are each as defined, and add up."""
-    case = Case(seed)
+    case = kind(seed)
     decoder, boosts = case.decoder(beam_size=5)
     frames = [case.model.frames(0, case.model.longest + 2)]
-    (hyps,) = decoder.decode_nbest(frames, boosts=boosts)
-    (texts,) = decoder.texts(frames, boosts=boosts)
-    definition = case.definition()
+    given = {"boosts": boosts} | ({"ctc": case.ctc} if kind is JointCase else {})
+    (hyps,) = decoder.decode_nbest(frames, **given)
+    (texts,) = decoder.texts(frames, **given)
+    definition, weight = case.definition(), case.options.get("ctc_weight", 0.0)
     rows = definition["rows"]
     for hyp, text in zip(hyps, texts, strict=True):
         whole = (*text.token_ids, case.model.eos)
@@ -104,7 +105,13 @@ def test_costs_are_kept_apart(seed):
         model = -sum(rows[whole[:i]][t] for i, t in enumerate(whole))
         assert hyp.token_ids == tuple(spoken)
         assert text.attention_cost == pytest.approx(model, abs=1e-5)
-        assert hyp.acoustic_cost == pytest.approx(model, abs=1e-3)
+        emitted = (1 - weight) * text.attention_cost
+        if weight and text.reached_final:
+            ctc = -definition["ctc"].whole(text.token_ids)
+            assert text.ctc_cost == pytest.approx(ctc, abs=1e-4)
+            emitted += weight * ctc
+        if text.reached_final:
+            assert hyp.acoustic_cost == pytest.approx(emitted, abs=2e-3)
         assert hyp.total_cost == text.total_cost
         boost = text.boost_cost - text.end_credit
         assert hyp.boost_cost == pytest.approx(boost, abs=1e-6)

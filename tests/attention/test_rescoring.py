@@ -33,14 +33,12 @@ def spell(text):
 
 
 def first_pass(seed):
-    """n-best lists of transducers, two utterances."""
     model = TableTransducer(np.random.default_rng(seed), 2, num_utterances=2, longest=3)
     frames = [model.frames(i) for i in range(2)]
     return TransducerDecoder(model).decode_nbest(frames)
 
 
 def two_passes(seed, num_frames):
-    """Lists of the first, and of the second its model and frames."""
     model = TableAttention(np.random.default_rng(seed), 2, num_utterances=2)
     return first_pass(seed), model, [model.frames(i, num_frames) for i in range(2)]
 

@@ -14,7 +14,6 @@ from wfstdec.attention.backend import token_spans
 
 
 def best_spans(logprobs, text, blank):
-    """Best spans by enumeration of all alignments."""
     best, spans = -math.inf, None
     for alignment in itertools.product(range(logprobs.shape[1]), repeat=len(logprobs)):
         runs, start = [], 0
@@ -74,10 +73,3 @@ def test_word_times_of_every_text_of_a_beam_are_its_own(weight):
     assert same.words == hyps[0].words
     word = next(word for hyp in hyps for word in hyp.words)
     assert word.start_s == pytest.approx(0.1 * word.start_frame)
-
-
-def test_words_without_ctc_span_the_utterance():
-    model = TableAttention(np.random.default_rng(5), 2, longest=4)
-    model.tokens[:2] = ["\u2581a", "\u2581b"]
-    (hyp,) = AttentionDecoder(model).decode([model.frames(0, 6)])
-    assert {(w.start_frame, w.end_frame) for w in hyp.words} <= {(0, 6)}

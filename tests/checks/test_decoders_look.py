@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pytest
 from real_speech import RECIPE, speech_graph, utterances
-from text_graphs import text_graph
 
 import wfstdec
 from wfstdec import batch
@@ -48,13 +47,6 @@ def test_a_decoder_looks_once(decoder):
 def test_a_decoder_is_silent_about_good_input(decoder):
     for door in (wfstdec.WfstDecoder.decode, one_by_one, in_sessions):
         assert caught(lambda: door(decoder, utterances(2))) == []  # noqa: B023
-
-
-def test_time_first_in_a_decoder(decoder):
-    x = np.stack([x[:60] for x in utterances(13)])
-    swapped = np.ascontiguousarray(x.swapaxes(0, 1))
-    [text] = caught(lambda: decoder.decode(swapped))
-    assert "[T, B, V]?" in text
 
 
 def test_time_first_with_lengths_and_columns_for_rows():
@@ -122,15 +114,6 @@ def test_a_forgotten_separator_in_a_run():
     pairs = [(str(i), x) for i, x in enumerate(utterances(6))]
     [text] = caught(lambda: list(trie.checked(pairs)))
     assert "--separator '<wb>'" in text
-
-
-def test_a_graph_without_a_lexicon_hears_what_its_arcs_have():
-    graph = text_graph("0 0 _ - 0\n0 1 a A 0.5\n1 0 - - 0\n1 0", tokens="_ a b")
-    assert not len(graph.vocabulary.pronunciations)
-    assert wfstdec.WfstDecoder(graph, backend="reference")._output_tokens().words == {
-        0,
-        1,
-    }
 
 
 def test_an_aligner_looks_at_what_it_aligns():

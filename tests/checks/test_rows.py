@@ -10,7 +10,7 @@ from wfstdec import read_tokens, token_table
 from wfstdec.checks.inputs import InputCheck, OutputTokens, checked, doubts
 from wfstdec.checks.rows import RowKind, check_frame_shift, kind_of, row_sums
 from wfstdec.checks.token_counts import TokenCounts
-from wfstdec.errors import LogprobWarning, OptionError
+from wfstdec.errors import OptionError
 
 LN10 = np.float32(np.log(10))
 TOKENS = read_tokens(RECIPE / "tokens.txt")
@@ -41,7 +41,6 @@ def look(arrays, used):
     )
 
 
-# ------------------------------------------------------------- rows, of each utterance
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
@@ -92,7 +91,6 @@ def test_rows_with_nan_are_left_to_the_decoder(real):
     assert row_sums(np.full((2, 4), -np.inf)).tolist() == [-np.inf, -np.inf]
 
 
-# ---------------------------------------------------------------------- what is said
 def test_a_blank_that_hardly_ever_wins_while_another_token_does(real):
     for wrong in (1, 2, 20, 42):
         used = OutputTokens(token_table(TOKENS.names, wrong), (1,), PHONES)
@@ -143,7 +141,6 @@ def test_tokens_that_are_seldom_said_are_let_pass(real):
         assert doubts(counts, OUTPUTS) == []
 
 
-# --------------------------------------------------------------------- batches, shifts
 def batch_of(real, count, frames):
     long = [x[len(x) // 2 - frames // 2 :][:frames] for x in real if len(x) >= frames]
     return np.stack([long[i % len(long)] for i in range(count)])
@@ -164,19 +161,8 @@ def test_time_first_is_noticed_and_utterances_first_are_not(real, count, frames)
     assert f"({frames}, {count}, 43)" in text and "[T, B, V]?" in text
 
 
-def test_many_short_utterances_are_let_pass(real):
-    batch = batch_of(real, 38, 30)
-    look = InputCheck(lambda: OUTPUTS)
-    assert warnings_of(lambda: look.batch(batch, list(batch), 0)) == []
-
-
 @pytest.mark.parametrize("given", [20, 10.0, 1.5])
 def test_frame_shifts_in_milliseconds(given):
     with pytest.raises(OptionError, match=r"expected seconds, at most 1; milliseconds"):
         check_frame_shift(given)
     assert check_frame_shift(1.0) == 1.0
-
-
-def test_the_warning_is_of_the_package(real):
-    with pytest.warns(LogprobWarning, match=r"multiply them by ln 10"):
-        list(checked([("a", real[0] / LN10)], OUTPUTS))

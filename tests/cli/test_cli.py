@@ -1,9 +1,7 @@
 """The commands, in this process, on small real files."""
 
 import argparse
-import inspect
 import json
-import logging
 import re
 import shutil
 import subprocess
@@ -23,7 +21,6 @@ from cli_files import (
     write_files,
 )
 
-import wfstdec as wfstdec_package
 from wfstdec.cli import flags
 from wfstdec.cli.main import COMMANDS, command_named, main, make_parser
 from wfstdec.metrics import count_errors
@@ -35,7 +32,6 @@ def files(tmp_path):
 
 
 def command_parser(name):
-    """The parser of one command."""
     [commands] = make_parser(name)._subparsers._group_actions
     return commands.choices[name]
 
@@ -83,33 +79,21 @@ def test_results_go_to_standard_output_in_every_format(files, capsys):
     assert read[0]["total_cost"] == pytest.approx(total)
 
 
-def test_boosts_change_words_and_unknown_ones_are_named(files, capsys):
+@pytest.mark.parametrize("flags", [(), ("--exact-boosts",)])
+def test_boosts_match_in_any_case_unless_they_are_exact(files, capsys, flags):
+    """Words that the decoder does not know are named."""
     np.savez(files / "x.npz", utt=logprobs_of("a b"))
     (files / "boosts.jsonl").write_text(
-        '{"id": "utt", "boosts": {"c": 100.0, "zebra": 1.0}}\n'
+        '{"id": "utt", "boosts": {"C": 19.0, "zebra": 1.0}}\n'
     )
     build(files)
     assert decode(files, "--quiet", "--beam", "inf") == 0
     assert capsys.readouterr().out == "utt ab\n"
-    assert decode(files, "--boost", "boosts.jsonl", "--beam", "inf") == 0
-    out, err = capsys.readouterr()
-    assert "c" in out.split()[1:]
-    assert (
-        "warning: 1 boosted words are not in the decoder's table" in err
-        and "'zebra'" in err
-    )
-
-
-@pytest.mark.parametrize("flags", [(), ("--exact-boosts",)])
-def test_boosts_match_in_any_case_unless_they_are_exact(files, capsys, flags):
-    np.savez(files / "x.npz", utt=logprobs_of("a b"))
-    (files / "boosts.txt").write_text("C\t19\n")
-    build(files)
-    capsys.readouterr()
-    assert decode(files, "--boost", "boosts.txt", "--beam", "inf", *flags) == 0
+    assert decode(files, "--boost", "boosts.jsonl", "--beam", "inf", *flags) == 0
     out, err = capsys.readouterr()
     assert ("c" in out.split()[1:]) != bool(flags)
     assert ("'C' (fits 'c')" if flags else "'C' as 'c'") in err
+    assert "boosted words are not in the decoder's table" in err and "'zebra'" in err
 
 
 def test_info_says_what_a_graph_holds(files, capsys):
@@ -138,39 +122,24 @@ def test_small_graphs_are_drawn_and_large_ones_are_not(files, capsys, monkeypatc
     assert "arcs, expected at most 3 to draw" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["const", "vector", "text"])
+@pytest.mark.parametrize("form", ["const", "vector", "text", None])
 def test_a_graph_goes_to_openfst_and_back(form, files, capsys):
+    """In a form that is asked for, or by the name of the file."""
     build(files)
     names = "".join(f"{t} {i}\n" for i, t in enumerate(["<eps>", "ab", "cab", "c"]))
     (files / "words.txt").write_text(names)
-    assert wfstdec(files, "convert", "graph.npz", "x.fst", "--to", form) == 0
-    assert (
-        wfstdec(
-            files,
-            *["convert", "x.fst", "back.npz"],
-            *["--tokens", "tokens.txt", "--words", "words.txt"],
-        )
-        == 0
+    form_flags = ["--to", form] if form else []
+    assert wfstdec(files, "convert", "graph.npz", "x.fst", *form_flags) == 0
+    assert (b"const" in (files / "x.fst").read_bytes()[:16]) == (
+        form in ("const", None)
     )
+    tables = ["--tokens", "tokens.txt", "--words", "words.txt"]
+    assert wfstdec(files, "convert", "x.fst", "back.npz", *tables) == 0
     capsys.readouterr()
     assert decode(files, "--graph", "back.npz", "--quiet") == 0
     assert capsys.readouterr().out == "utt2 ab c\nutt1 cab\nutt3 c\n"
     assert wfstdec(files, "info", "back.npz") == 0
     assert "topology          unknown" in capsys.readouterr().out
-
-
-def test_the_name_of_the_file_says_its_form(files):
-    build(files)
-    assert wfstdec(files, "convert", "graph.npz", "x.txt") == 0
-    assert wfstdec(files, "convert", "graph.npz", "x.fst") == 0
-    assert (files / "x.txt").read_text(encoding="utf-8").startswith("0")
-    assert b"const" in (files / "x.fst").read_bytes()[:16]
-
-
-def test_a_foreign_file_that_is_no_graph(files, capsys):
-    assert wfstdec(files, "convert", "x.npz", "x.fst") == 1
-    assert "wfstdec convert: " in capsys.readouterr().err
-    assert not (files / "x.fst").exists()
 
 
 def test_score_tells_the_best_that_was_kept(files, capsys):
@@ -193,9 +162,7 @@ def test_score_tells_the_best_that_was_kept(files, capsys):
         words = spoken[line["id"]].split()
         fewest[line["id"]] = min(count_errors(words, text).total for text in texts)
     errors = sum(fewest.values()) + 1  # nothing of utt9
-    assert (
-        of_lists == f"%WER {100 * errors / 6:.2f} [ {errors} / 6 ] of the best in lists"
-    )
+    assert of_lists.startswith(f"%WER {100 * errors / 6:.2f} [ {errors} / 6 ] of the")
     least = float(of_lattices.split()[1])
     assert least <= float(of_lists.split()[1]) < float(first.split()[1])
     assert of_lattices.endswith("of the best in lattices")
@@ -206,10 +173,8 @@ def test_score_tells_the_best_that_was_kept(files, capsys):
 
 def test_score_names_missing_and_worst_utterances(files, capsys):
     (files / "hyp.txt").write_text("utt1 ab\nutt2 ab c\nutt9 c\n")
-    assert (
-        wfstdec(files, "score", "--ref", "ref.txt", "--hyp", "hyp.txt", "--worst", "1")
-        == 0
-    )
+    given = ["--ref", "ref.txt", "--hyp", "hyp.txt", "--worst", "1"]
+    assert wfstdec(files, "score", *given) == 0
     assert capsys.readouterr().out.splitlines() == [
         "%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]",
         "%SER 66.67 [ 2 / 3 ]",
@@ -341,43 +306,6 @@ def test_commands_of_audio_list_no_transducer(name, capsys):
         assert flags.search_options(args).lm_scale == 1.0
 
 
-OF_PROGRAMS = "help help_all quiet output resume overwrite".split()
-"""Flags of what a program does, and a call does not."""
-ELSEWHERE = {
-    "build": "spell no_minimize",  # `words` of spelling_lexicon; `minimize`
-    "build-lm": "graph",  # `words`
-    "doctor": "",
-    "align": "g2p_phones subtitle_chars subtitle_lines subtitle_pause subtitle_seconds",
-    "rescore": "confidence mbr nbest posterior_scale kaldi_words",
-}
-"""Flags that are fields of an object that the call takes, or another of its forms."""
-
-
-@pytest.mark.parametrize("name", ELSEWHERE)
-def test_flags_have_the_names_of_arguments(name):
-    functions = {
-        "build": [wfstdec_package.build_graph, wfstdec_package.spelling_lexicon],
-        "build-lm": [wfstdec_package.build_lm],
-        "doctor": [wfstdec_package.doctor.examine],
-        "align": [
-            *(wfstdec_package.ForcedAligner, wfstdec_package.AlignOptions),
-            *(wfstdec_package.batch.align_file, wfstdec_package.Normalizer),
-        ],
-        "rescore": [wfstdec_package.batch.rescore_file],
-    }
-    known = {n for call in functions[name] for n in inspect.signature(call).parameters}
-    known |= {n.removesuffix("_s") for n in known}  # seconds
-    parser = command_parser(name)
-    flags = {action.dest for action in parser._actions}
-    assert flags - known - set(OF_PROGRAMS) == set(ELSEWHERE[name].split())
-
-
-def test_build_lm_takes_an_arpa_file_by_that_name(capsys):
-    with pytest.raises(SystemExit):
-        main("build-lm --tokens t --output x".split())
-    assert "--arpa" in capsys.readouterr().err
-
-
 @pytest.fixture
 def open_folder():
     """A folder that anybody may read, and its owner alone may write."""
@@ -441,12 +369,6 @@ def test_the_output_may_be_cut_off_by_its_reader(files):
     assert run.wait() == 1
 
 
-def test_the_log_of_the_process_is_left_as_it_was(files, caplog):
-    assert build(files, "--quiet") == 0
-    logging.getLogger("wfstdec.build").warning("received")
-    assert caplog.messages == ["received"]
-
-
 def test_decoding_needs_no_fst_engine(files):
     argv = program(files, "sys.modules.update(kaldifst=None, pynini=None, torch=None)")
     run = subprocess.run(argv, capture_output=True, text=True)
@@ -468,8 +390,3 @@ def test_the_demo_builds_once_decodes_scores_and_boosts(files, capsys):
     (files / "tokens.txt").write_text("".join(f"{t}\n" for t in [*TOKENS, "d"]))
     assert main(["demo", "--recipe", recipe]) == 1  # the log-probs have one token less
     assert not kept.exists()
-
-
-def test_a_recipe_that_is_nowhere_is_one_line(tmp_path, capsys):
-    assert main(["demo", "--recipe", str(tmp_path)]) == 1
-    assert "expected the folder of a recipe" in capsys.readouterr().err

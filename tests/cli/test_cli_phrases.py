@@ -29,7 +29,6 @@ def files(tmp_path, capsys):
 
 
 def decode(folder, capsys, *more):
-    """Words and boost costs by utterance."""
     given = ["--logprobs", "x.npz", "--threads", "1", "--quiet", "--format", "jsonl"]
     assert wfstdec(folder, "decode", *given, *more) == 0
     read = map(json.loads, capsys.readouterr().out.splitlines())
@@ -151,29 +150,6 @@ def test_flags_that_do_not_go_together(decoder, flags, message, files, capsys):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["boosts", "phrases"])
-def test_lists_of_utterances_that_are_not_there(kind, files, capsys):
-    lines = [{"id": one, kind: {"ab": 1.0}} for one in ("ab", "AB", "other")]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (files / "lists.jsonl").write_text(text)
-    flag = {"boosts": "--boost", "phrases": "--phrases"}[kind]
-    given = ["--logprobs", "x.npz", flag, "lists.jsonl"]
-    assert wfstdec(files, "decode", *WFST, *given) == 0
-    err = capsys.readouterr().err
-    assert "warning: 2 boost lists are for utterances that" in err
-    assert "does not have: 'AB', 'other'" in err
-
-
-def test_phrases_that_cannot_be_said_are_named(files, capsys):
-    (files / "phrases.txt").write_text("zebra crossing\t2\n")
-    given = ["--logprobs", "x.npz", "--phrases", "phrases.txt"]
-    assert wfstdec(files, "decode", *WFST, *given) == 0
-    err = capsys.readouterr().err
-    assert err.count("1 boosted phrases cannot be spelt") == 1
-    assert "'zebra crossing'" in err
-
-
-# -------------------------------------------------------------------------- files
 def test_weights_and_their_absence(tmp_path):
     path = tmp_path / "p"
     path.write_text("# names\nnew  york\t0.5\n\nsan jose\nrio\t\n")

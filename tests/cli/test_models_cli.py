@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from arpa_texts import LETTERS_ARPA
-from cli_files import SENTENCES, logprobs_of, wfstdec, write_files
+from cli_files import wfstdec, write_files
 
 from wfstdec.compare import load_comparison
 
@@ -22,19 +22,16 @@ from wfstdec import (  # noqa: E402
 from wfstdec.attention.torch_model import AttentionSizes, JointNet  # noqa: E402
 from wfstdec.transducer.torch_model import (  # noqa: E402
     HeadConfig,
-    TorchTransducer,
     TransducerConfig,
     TransducerNet,
 )
 
 LETTERS = ("<wb>", "a", "b", "c")
 SPEECH = ["--logprobs", "x.npz", "--ref", "ref.txt"]
-DECODERS = ("transducer", "attention")
 
 
 @pytest.fixture
 def files(tmp_path):
-    """The small files, and a model called after each of the decoders."""
     torch.manual_seed(3)
     sizes = {"input_dim": 5, "width": 16, "dim": 16, "layers": 1}
     heads = (HeadConfig("rnnt"), HeadConfig("tdt", "lstm", (0, 1, 2)))
@@ -109,18 +106,10 @@ def test_decode_says_what_the_decoder_says(files, capsys, decoder, flags):
 
 
 def value_of(word):
-    """A flag's value as the options have it: a number, or a name."""
     try:
         return json.loads(word)
     except json.JSONDecodeError:
         return word
-
-
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_audio_is_counted_in_frames_of_features(files, capsys, decoder):
-    assert decode(files, decoder, "--output", "hyp.txt") == 0
-    frames = sum(len(logprobs_of(text)) for text in SENTENCES.values())
-    assert f"3 utterances, {0.02 * frames:.1f} s of audio" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rule", [None, "closed", "compensated", "none"])
@@ -251,12 +240,3 @@ def test_tuning_a_model_and_the_command_that_comes_of_it(
     assert "--beam-size 2" in text
     assert ("--length-norm mean" in text) == (decoder == "attention")
     assert wfstdec(files, "decode", *command, "--quiet") == 0
-
-
-def test_what_was_saved_is_what_is_loaded(files):
-    model = load_transducer(files / "transducer.npz", "tdt")
-    assert isinstance(model, TorchTransducer)
-    assert (tuple(model.tokens), model.durations) == (LETTERS, (0, 1, 2))
-    features = torch.from_numpy(logprobs_of("a b | c"))[None]
-    frames, lengths = model.encode(features, torch.tensor([features.shape[1]]))
-    assert frames.shape == (1, 3, 16) and lengths.tolist() == [3]

@@ -25,7 +25,6 @@ DATA = Path(__file__).parents[3] / "shared" / "data"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A graph, and recordings of 2 to 60 s, in forms that soundfile writes."""
     folder = write_files(tmp_path_factory.mktemp("small"))
     assert build(folder, "--quiet") == 0
     (folder / "in").mkdir()
@@ -169,7 +168,6 @@ def test_kill_9_in_the_midst_of_200_files_and_resume(how, code, files, tmp_path)
     assert names == [f"r{i:03}" for i in range(200)]
 
 
-# ----------------------------------------------------------------- a real model
 @pytest.mark.skipif(not (DATA / "model").is_dir(), reason="the model is not beside")
 def test_the_real_model_is_decode_of_its_bare_logprobs(tmp_path):
     """onnxruntime, one utterance at a time, saved, `wfstdec decode`: word for word."""

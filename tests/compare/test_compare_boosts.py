@@ -83,6 +83,7 @@ def test_points_with_lists_are_what_decode_gives(files, name):
         errors.add((one.boosts, one.errors.total))
     assert len(comparison.points) == 6 and comparison.lists == [None, "common", "own"]
     assert comparison.facts["key_phrases"] == len(favoured)
+    assert [one.search_errors for one in comparison.points[1::2]] == [0.0] * 3
     assert len({total for _, total in errors}) > 2  # the lists do something
 
 
@@ -101,7 +102,6 @@ def test_words_that_no_decoder_has_are_named(files, capsys):
 
 
 def token_compiler(tokens, speller, boundary):
-    """Phrases worth their nats, by tokens."""
     totals = PhraseOptions(weights_are_totals=True)
     return library.PhraseCompiler(speller, tokens, totals, boundary=boundary)
 

@@ -18,7 +18,6 @@ NO_BEAM = 1e30
 
 
 def kaldi(fst, logprobs, beam=NO_BEAM):
-    """(total cost, word ids) of Kaldi's best complete path, or None."""
     options = kaldi_decoder.FasterDecoderOptions(beam=beam, min_active=0)
     decoder = kaldi_decoder.FasterDecoder(fst, options)
     decoder.decode(kaldi_decoder.DecodableCtc(logprobs))
@@ -31,7 +30,6 @@ def kaldi(fst, logprobs, beam=NO_BEAM):
 
 
 def ours(graph, logprobs, beam=np.inf):
-    """Paths of our search as Kaldi tells its own."""
     options = wfstdec.WfstOptions(beam=beam, max_active=None)
     (hyp,) = wfstdec.WfstDecoder(graph, options, threads=1).decode([logprobs])
     if not hyp.reached_final:
@@ -40,7 +38,6 @@ def ours(graph, logprobs, beam=np.inf):
 
 
 def as_kaldi(graph, folder, form="const"):
-    """The graph by way of an OpenFst file."""
     to_openfst(graph, folder / "graph.fst", form)
     kind = {"const": kaldifst.StdConstFst, "vector": kaldifst.StdVectorFst}[form]
     return kind.read(str(folder / "graph.fst"))
@@ -56,7 +53,6 @@ def assert_same_cost(found, expected):
         assert found[0] == close_to(expected[0])
 
 
-# ---------------------------------------------------------------------- without bound
 @pytest.mark.parametrize("form", ["const", "vector"])
 def test_random_graphs(form, tmp_path):
     finished = 0
@@ -79,7 +75,6 @@ def test_random_tlgs(tmp_path):
             assert_same_cost(ours(graph, case.logprobs), expected)
 
 
-# ------------------------------------------------------------------------- with a beam
 @pytest.mark.parametrize("beam", [2.0, 4.0, 8.0])
 @pytest.mark.share
 def test_random_tlgs_with_a_beam(beam, tmp_path):
@@ -104,10 +99,8 @@ def test_random_tlgs_with_a_beam(beam, tmp_path):
     assert same >= 0.98 * total
 
 
-# ------------------------------------------------------------------------ real speech
 @pytest.fixture(scope="module", params=["normal", "compact"])
 def speech(request, tmp_path_factory):
-    """A graph, as ours and as Kaldi's."""
     graph = speech_graph(request.param)
     return graph, as_kaldi(graph, tmp_path_factory.mktemp("speech"))
 

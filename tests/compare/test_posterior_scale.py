@@ -96,7 +96,6 @@ def test_by_the_command_line(tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
-# ---------------------------------------------------------------------------- scoring
 WORDS = {"x": [("a", 0.9), ("b", 0.2)], "y": [("c", 0.8)]}
 LINES = {
     "x.ctm": "x 1 0.000 0.100 a 0.900\nx 1 0.100 0.100 b 0.200\ny 1 0.0 0.1 c 0.8\n",

@@ -30,8 +30,6 @@ class Landscape:
 
 
 def bowl(scale, insertion):
-    """Errors that grow with the distance from a place."""
-
     def errors(lm_scale, word_insertion):
         distance = 5 * abs(lm_scale - scale) + abs(word_insertion - insertion)
         return round(20 * distance)
@@ -40,7 +38,6 @@ def bowl(scale, insertion):
 
 
 def finest(ranges):
-    """All places that the last step could reach."""
     parts = (COARSE - 1) * 2**HALVINGS
     return itertools.product(
         *(

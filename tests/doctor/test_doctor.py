@@ -10,7 +10,6 @@ from real_speech import RECIPE
 
 from wfstdec import doctor
 from wfstdec.cli.main import main
-from wfstdec.doctor.examine import case_of
 
 LN10 = np.float32(np.log(10))
 WORDS = 40
@@ -46,15 +45,8 @@ def arrays():
 
 
 def examine(demo, **changes):
-    given = {
-        "tokens": demo / "tokens.txt",
-        "lexicon": demo / "lexicon.txt",
-        "lm": demo / "lm.arpa",
-        "logprobs": demo / "x.npz",
-        "ref": demo / "refs.txt",
-        "separator": "<wb>",
-    }
-    return doctor.examine(**{**given, **changes})
+    given = {flag[2:]: demo / name for flag, name in FLAGS.items()}
+    return doctor.examine(**given | {"separator": "<wb>"} | changes)
 
 
 def statuses(report):
@@ -67,7 +59,6 @@ def save(tmp_path, arrays, change):
     return path
 
 
-# ------------------------------------------------------------------------ as it should
 def test_the_demo_is_in_order(demo):
     report = examine(demo)
     assert set(statuses(report).values()) == {"ok"} and not report.is_wrong
@@ -121,7 +112,6 @@ def test_without_lexicon_model_or_references(demo):
     assert report.commands[0].startswith("wfstdec decode --decoder greedy --tokens")
 
 
-# ------------------------------------------------------------------- one thing is wrong
 def test_a_forgotten_separator(demo):
     report = examine(demo, separator=None)
     assert report["separator"].text == (
@@ -143,60 +133,61 @@ def test_a_wrong_blank(demo):
     assert "--blank 0" in report.commands[0]
 
 
-def test_a_blank_that_no_name_tells(demo, tmp_path):
-    names = (demo / "tokens.txt").read_text("utf-8").replace("<blank> 0", "<nil> 0")
-    (tmp_path / "tokens.txt").write_text(names, "utf-8")
-    report = examine(demo, tokens=tmp_path / "tokens.txt")
-    assert "say which by blank= (--blank)" in report["tokens"].text
-    assert report.is_wrong and report["greedy token errors"].status == "ok"
-    assert "--blank 0" in report.commands[0]
-
-
-def test_a_blank_at_the_end_without_a_name(demo, tmp_path):
-    rows = (demo / "tokens.txt").read_text("utf-8").splitlines()
-    (tmp_path / "tokens.txt").write_text("\n".join(rows[:-1]) + "\n", "utf-8")
-    report = examine(demo, tokens=tmp_path / "tokens.txt")
-    assert "--blank 42" in report["log-probs"].text
-
-
-def test_a_model_in_upper_case(demo, tmp_path):
-    text = (demo / "lm.arpa").read_text("utf-8")
-    head, grams = text.split("1-grams:", 1)
+def upper_words(text):
+    head, grams = text.split("1-grams:")
     upper = grams.upper().replace("<S>", "<s>").replace("</S>", "</s>")
-    (tmp_path / "lm.arpa").write_text(
-        head + "1-grams:" + upper.replace("\\END\\", "\\end\\"), "utf-8"
-    )
-    report = examine(demo, lm=tmp_path / "lm.arpa")
-    assert report["case"].status == report["lexicon in LM"].status == "wrong"
-    assert "LM UPPER CASE" in report["case"].text
-    assert "write them in one case" in report["case"].text
+    return f"{head}1-grams:{upper}".replace("\\END\\", "\\end\\")
 
 
-def test_references_in_upper_case(demo, tmp_path):
-    lines = (demo / "refs.txt").read_text("utf-8").splitlines()
-    pairs = [line.split(" ", 1) for line in lines]
-    text = "".join(f"{utterance} {words.upper()}\n" for utterance, words in pairs)
-    (tmp_path / "refs.txt").write_text(text, "utf-8")
-    report = examine(demo, ref=tmp_path / "refs.txt")
-    assert report["case"].status == report["references in lexicon"].status == "wrong"
+def upper_references(text):
+    pairs = [line.split(" ", 1) for line in text.splitlines()]
+    return "".join(f"{utterance} {words.upper()}\n" for utterance, words in pairs)
 
 
-def test_a_lexicon_of_other_tokens(demo, tmp_path):
-    text = "hello HH AH0 L OW1\nworld W ER1 L D\n"
-    (tmp_path / "cmu.txt").write_text(text, "utf-8")
-    report = examine(demo, lexicon=tmp_path / "cmu.txt")
-    found = report["lexicon"]
-    assert found.status == "wrong"
-    assert found.text.startswith("2 of 2 entries use 7 tokens that the token table")
-    assert "'L', 'HH'" in found.text
+def permuted(text):
+    names = [row.split()[0] for row in text.splitlines()]
+    return "\n".join([*names[:2], *names[41:1:-1], *names[42:]]) + "\n"
 
 
-def test_references_of_other_utterances(demo, tmp_path):
-    text = (demo / "refs.txt").read_text("utf-8")
-    (tmp_path / "refs.txt").write_text(text.replace("-", "_"), "utf-8")
-    report = examine(demo, ref=tmp_path / "refs.txt")
-    assert report["references"].status == "wrong"
-    assert "1272_128104_0012" in report["references"].text
+@pytest.mark.parametrize(
+    ("name", "change", "wrong", "texts"),
+    [
+        (
+            *("tokens", lambda text: text.replace("<blank> 0", "<nil> 0")),
+            *(("tokens",), {"tokens": "say which by blank= (--blank)"}),
+        ),
+        (
+            *("tokens", lambda text: text[: text[:-1].rindex("\n") + 1]),
+            *((), {"log-probs": "--blank 42"}),
+        ),
+        ("tokens", permuted, ("greedy token errors",), {}),
+        (
+            *("lm", upper_words, ("case", "lexicon in LM")),
+            {"case": "LM UPPER CASE"},
+        ),
+        ("ref", upper_references, ("case", "references in lexicon"), {}),
+        (
+            *("lexicon", lambda text: "hello HH AH0 L OW1\nworld W ER1 L D\n"),
+            *(("lexicon",), {"lexicon": "2 of 2 entries use 7 tokens that the token"}),
+        ),
+        (
+            *("ref", lambda text: text.replace("-", "_"), ("references",)),
+            {"references": "1272_128104_0012"},
+        ),
+    ],
+    ids=[
+        *("a blank that no name tells", "a blank behind all names", "other tokens"),
+        *("a model in upper case", "references in upper case"),
+        *("a lexicon of other tokens", "references of other utterances"),
+    ],
+)
+def test_a_file_that_does_not_fit(demo, tmp_path, name, change, wrong, texts):
+    text = (demo / FLAGS[f"--{name}"]).read_text("utf-8")
+    (tmp_path / "changed").write_text(change(text), "utf-8")
+    report = examine(demo, **{name: tmp_path / "changed"})
+    assert {*wrong} <= {f.name for f in report.findings if f.status == "wrong"}
+    for finding, part in texts.items():
+        assert part in report[finding].text
 
 
 @pytest.mark.parametrize(
@@ -226,15 +217,6 @@ def test_frames_of_another_length(demo, tmp_path, arrays):
     )
 
 
-def test_a_permuted_token_table(demo, tmp_path):
-    rows = (demo / "tokens.txt").read_text("utf-8").splitlines()
-    names = [row.split()[0] for row in rows]
-    names[2:42] = names[41:1:-1]
-    (tmp_path / "tokens.txt").write_text("\n".join(names) + "\n", "utf-8")
-    report = examine(demo, tokens=tmp_path / "tokens.txt")
-    assert report["greedy token errors"].status == "wrong"
-
-
 def test_files_that_are_not_there(demo, tmp_path):
     for name in ("tokens", "logprobs", "lexicon", "lm", "ref"):
         report = examine(demo, **{name: tmp_path / "none.npz"})
@@ -249,13 +231,3 @@ def test_a_frame_shift_in_milliseconds_on_the_command_line(capsys):
     assert "20.0, expected seconds, at most 1; milliseconds? then 0.02" in (
         capsys.readouterr().err
     )
-
-
-# ------------------------------------------------------------------------------- parts
-
-
-def test_case_of_words():
-    assert case_of(["ab", "c'd"]) == "lower case"
-    assert case_of(["AB", "C"]) == "UPPER CASE"
-    assert case_of(["Ab", "c"]) == "mixed case"
-    assert case_of(["字", "12"]) == "without case"

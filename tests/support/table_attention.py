@@ -26,7 +26,6 @@ class TableAttention:
         self.prompt = sizes.get("prompt", (num_letters,))
         self.num_utterances = sizes.get("num_utterances", 1)
         self.dtype = sizes.get("dtype", torch.float64)
-        self.copied = 0
         size = len(self.tokens)
         nodes = sum(size**i for i in range(longest + 1))
         logits = rng.normal(size=(self.num_utterances, nodes, size))

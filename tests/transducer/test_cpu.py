@@ -45,7 +45,6 @@ def decoder_of(model, strategy, **options):
     return TransducerDecoder(model, lm=lm, options=options)
 
 
-# ------------------------------------------------------------------------- the beams
 @pytest.mark.parametrize(("strategy", "durations"), BEAMS)
 def test_the_predictor_is_asked_once_for_a_text(strategy, durations):
     for seed in range(4):
@@ -109,7 +108,6 @@ def test_kernels_and_operations_of_torch_find_the_same(seed):
         assert all(one.token_frames == other.token_frames for one, other in pairs)
 
 
-# ------------------------------------------------------------------------ the greedy
 @pytest.mark.parametrize("durations", [(), (0, 1, 2), (2, 1, 4)])
 def test_frames_that_are_joined_at_once_change_nothing(durations, monkeypatch):
     sizes = {"num_utterances": 5, "num_frames": 14}
@@ -156,7 +154,6 @@ def test_a_token_that_nothing_allows_is_a_blank():
     assert decoder.decode([model.frames()])[0].token_ids == ()
 
 
-# ---------------------------------------------------------------------- the sessions
 @pytest.mark.parametrize("strategy", ["greedy", "alsd", "aes"])
 @pytest.mark.parametrize("durations", [(), (0, 1, 2)])
 def test_sessions_of_one_list_are_advanced_in_one_batch(strategy, durations):

@@ -8,18 +8,15 @@ import pytest
 import torch
 from arpa_texts import arpa_of
 from table_transducers import TableTransducer, transducer_of
-from torch._subclasses import FakeTensorMode
 
 from wfstdec import (
     NgramLM,
     TorchNgramLM,
     TransducerDecoder,
-    TransducerModel,
     TransducerOptions,
     read_arpa,
     token_table,
 )
-from wfstdec.attention.model import EncoderModel
 from wfstdec.errors import (
     BoostError,
     LogprobError,
@@ -28,7 +25,6 @@ from wfstdec.errors import (
     TokenTableError,
 )
 from wfstdec.transducer.beam import Source, with_room
-from wfstdec.transducer.model import tree_map
 from wfstdec.transducer.pricing import Fusion, Term
 from wfstdec.transducer.steps import Searcher
 from wfstdec.transducer.torch_model import (
@@ -72,7 +68,6 @@ def features(seed, lengths, size=5):
     return [torch.log_softmax(row, 1).float() for row in rows]
 
 
-# ------------------------------------------------------------------------- by hand
 def test_an_example_by_hand():
     model = transducer_of(
         [
@@ -106,13 +101,6 @@ def test_words_are_cut_at_the_separator_or_at_the_mark():
         assert [word.text for word in hyp.words] == words
 
 
-def test_both_models_are_what_the_protocol_asks_for():
-    table = transducer_of([{"": [0.5, 0.3, 0.2]}])
-    assert isinstance(table, TransducerModel) and not isinstance(table, EncoderModel)
-    model = TorchTransducer(small_net())
-    assert isinstance(model, TransducerModel) and isinstance(model, EncoderModel)
-
-
 def test_costs_are_those_of_models_and_phrases():
     model = TorchTransducer(small_net())
     decoder = TransducerDecoder(
@@ -137,35 +125,25 @@ def test_costs_are_those_of_models_and_phrases():
         assert hyp.boost_cost == pytest.approx(2 * boosts.total(hyp.token_ids))
 
 
-# ------------------------------------------------------- what surrounds an utterance
-
-
 @pytest.mark.parametrize("head", ["rnnt", "tdt"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.share(keep=3)
-def test_a_net_gives_the_same_in_batches_and_chunks(head, strategy, dtype):
+@pytest.mark.share(keep=2)
+def test_a_net_gives_the_same_in_batches_and_chunks(head, dtype):
     model = TorchTransducer(small_net(dtype=dtype), head)
-    decoder = TransducerDecoder(
-        *(model,),
-        lm=[(arpa(), 0.3)],
-        separator="<sp>",
-        options=TransducerOptions(strategy=strategy, beam_size=4),
-    )
+    decoder = TransducerDecoder(model, lm=[(arpa(), 0.3)], separator="<sp>")
     whole = TransducerDecoder(model, input="features")
     frames = whole.encode(features(1, [90, 3, 0, 50]))
     together = decoder.decode(frames)
     assert any(hyp.token_ids for hyp in together)
+    sessions = decoder.sessions()
     for hyp, rows in zip(together, frames, strict=True):
-        (alone,) = decoder.decode([rows])
-        sessions = decoder.sessions()
         one = sessions.open()
         for first in range(0, len(rows), 5):
             sessions.advance({one: rows[first : first + 5]})
-        for other in (alone, sessions.close(one)):
-            assert other.token_ids == hyp.token_ids
-            assert other.token_frames == hyp.token_frames
-            assert other.total_cost == pytest.approx(hyp.total_cost, rel=1e-4)
+        other = sessions.close(one)
+        assert other.token_ids == hyp.token_ids
+        assert other.token_frames == hyp.token_frames
+        assert other.total_cost == pytest.approx(hyp.total_cost, rel=1e-4)
 
 
 @pytest.mark.parametrize("encoder", ["conv", "gru"])
@@ -195,7 +173,6 @@ def test_long_sessions_settle_their_tokens():
     assert len(whole.token_ids) > 100
 
 
-# -------------------------------------------------------------------- fixed shapes
 def fixed_searcher(strategy, head):
     net = small_net()
     model = TorchTransducer(net, head)
@@ -218,22 +195,6 @@ def one_step(searcher, beam, source):
     if searcher.options.strategy == "aes":
         return searcher.step_frame(beam, source, 0)
     return searcher.step(beam, source)
-
-
-@pytest.mark.parametrize("head", ["rnnt", "tdt"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_step_asks_for_no_number(strategy, head):
-    """Under fake tensors whatever depends on data raises."""
-    searcher = fixed_searcher(strategy, head)
-    with torch.no_grad():
-        beam, source = with_room(searcher.start(3), 8), three_utterances()
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode, torch.no_grad():
-        beam, source = tree_map(mode.from_tensor, (beam, source))
-        after = one_step(searcher, beam, source)
-        for before, now in zip(beam, after, strict=True):
-            if isinstance(now, torch.Tensor):
-                assert now.shape == before.shape and now.dtype == before.dtype
 
 
 @pytest.mark.parametrize("head", ["rnnt", pytest.param("tdt", marks=SHARE)])
@@ -264,7 +225,6 @@ def test_a_step_can_be_exported(strategy, head):
             beam = expected
 
 
-# -------------------------------------------------------------------------- errors
 def test_models_that_do_not_fit():
     model = transducer_of([{"": [0.5, 0.3, 0.2]}])
     model.blank = 3
@@ -328,11 +288,7 @@ def numpy_state(found):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        (
-            *("start", layers_first),
-            r"state has torch.float32 \[1, 5, 16\], expected \[5, ...\] for 5 rows; "
-            r"put layers behind: state.transpose\(0, 1\)",
-        ),
+        ("start", layers_first, r"state has torch.float32 \[1, 5, 16\], expected"),
         (
             *("predict", lambda found: (found[0], layers_first((found[1], 0))[0])),
             r"\[1, 5, 16\], expected \[5, ...\]",
@@ -342,10 +298,7 @@ def numpy_state(found):
             *("start", lambda found: (found[0], found[1].numpy())),
             "predictor gives numpy float32.*from_numpy",
         ),
-        (
-            *("predict", lambda found: (found[0][:1], found[1])),
-            "predictor gives 1 rows, expected 5",
-        ),
+        ("predict", lambda found: (found[0][:1], found[1]), "predictor gives 1"),
         (
             *("predict", lambda found: (found[0][:, None], found[1])),
             r"\[5, 1, 16\] after a token",
@@ -361,17 +314,11 @@ def test_what_a_predictor_gives_is_looked_at(name, change, message):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (
-            *(lambda found: found[:, None], ShapeError),
-            r"\[\d+, 1, 5\], expected \[\d+, outputs\] for \d+ rows; .*flatten\(1\)",
-        ),
+        (lambda found: found[:, None], ShapeError, r"\[\d+, 1, 5\], expected"),
         (lambda found: found[:1], ShapeError, r"gives 1 rows, expected \d+"),
         (lambda found: found.numpy(), ShapeError, "joiner gives numpy float32"),
         (lambda found: (found, found), ShapeError, "2 outputs apart, expected 1"),
-        (
-            *(lambda found: found + 3, LogprobError),
-            r"logsumexp of 3 over its 5 outputs, expected 0 .*torch.log_softmax",
-        ),
+        (lambda found: found + 3, LogprobError, "logsumexp of 3 over its 5 outputs"),
         (lambda found: found.exp(), LogprobError, "expected 0 as of natural logs"),
     ],
     ids=["an axis more", "a row", "an array", "two", "logits", "probabilities"],
@@ -381,10 +328,6 @@ def test_what_a_joiner_gives_is_looked_at(strategy, change, error, message):
     decoder = TransducerDecoder(Wrapped(join=change), options=options)
     with pytest.raises(error, match=message):
         decoder.decode([torch.randn(3, 16)])
-    sessions = decoder.sessions()
-    one = sessions.open()
-    with pytest.raises(error, match=message):
-        sessions.advance({one: torch.randn(3, 16)})
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -405,9 +348,7 @@ def test_what_a_joiner_gives_of_durations_is_looked_at(strategy):
 def test_frames_that_a_joiner_cannot_take():
     """A model that does not say its D is asked, and the error is ours all the same."""
     decoder = TransducerDecoder(Wrapped())
-    with pytest.raises(
-        ShapeError, match=r"frames torch.float32 \[\d+, 15\] with g .*\[\d+, 16\]"
-    ):
+    with pytest.raises(ShapeError, match=r"frames torch.float32 \[\d+, 15\] with g"):
         decoder.decode([torch.zeros(3, 15)])
     with pytest.raises(ShapeError, match="D=15, expected D=16 as the model's encoder"):
         TransducerDecoder(TorchTransducer(small_net())).decode([torch.zeros(3, 15)])
@@ -436,11 +377,6 @@ def test_no_numbers_from_the_joiner_name_the_utterance(strategy, number):
         decoder.decode([model.frames(u) for u in range(4)])
     assert caught.value.utterance == 2
     assert len(decoder.decode([model.frames(u) for u in (0, 1, 3)])) == 3
-    sessions = decoder.sessions()
-    one = sessions.open()
-    sessions.advance({one: model.frames(2)[:1]})
-    with pytest.raises(LogprobError):
-        sessions.advance({one: model.frames(2)[1:]})
 
 
 def test_language_models_and_boosts_over_other_tokens():
@@ -472,16 +408,8 @@ def test_frames_that_do_not_fit():
         decoder.decode(frames[0])
     with pytest.raises(ShapeError, match=r"int64 \(3, 16\), expected floating"):
         decoder.decode([frames.long()])
-    with pytest.raises(ShapeError, match="D=15, expected D=16") as caught:
-        decoder.decode([frames, frames[:, :15]])
-    assert caught.value.utterance == 1
     with pytest.raises(ShapeError, match="length 4, expected 0 to 3"):
         decoder.decode([frames], [4])
-    sessions = decoder.sessions()
-    one = sessions.open()
-    sessions.advance({one: frames})
-    with pytest.raises(ShapeError, match="D=15, expected D=16"):
-        sessions.advance({one: frames[:, :15]})
     encoding = TransducerDecoder(model, input="features")
     with pytest.raises(ShapeError, match="F=4 numbers a frame, the model expects F=5"):
         encoding.decode(features(0, [8], 4))

@@ -174,9 +174,5 @@ def test_files_that_do_not_fit(tmp_path):
     broken.write_bytes(b"no model")
     with pytest.raises(FormatError, match="not a readable ONNX model"):
         load_onnx_transducer(encoder, decoder, broken, tokens)
-    few = tmp_path / "few.txt"
-    few.write_text("<blk> 0\na 1\n", "utf-8")
-    with pytest.raises(ShapeError, match="joiner gives 5 outputs, expected 2: V=1"):
-        load_onnx_transducer(encoder, decoder, joiner, few)
     with pytest.raises(TokenTableError):
         load_onnx_transducer(encoder, decoder, joiner, tokens, blank="none")

@@ -25,8 +25,6 @@ SEARCHES = {
 
 
 class Case:
-    """A random model with random language models and phrases, and its oracle."""
-
     def __init__(self, seed, **sizes):
         rng = np.random.default_rng(seed)
         self.rng, self.model = rng, random_transducer(rng, **sizes)
@@ -89,7 +87,6 @@ class Case:
 
 
 def named(model, totals):
-    """Totals by the letters of texts."""
     names = model.tokens
     return {"".join(names[p] for p in text): total for text, total in totals.items()}
 
@@ -110,19 +107,6 @@ def test_all_texts_have_the_totals_of_the_oracle(seed, search):
         assert texts_of(hyps) == pytest.approx(expected, rel=1e-5, abs=1e-5)
         totals = [hyp.total_cost for hyp in hyps]
         assert totals == sorted(totals)
-
-
-@pytest.mark.parametrize("seed", range(100, 200))
-@pytest.mark.share(keep=20)
-def test_plain_models_equal_the_forward_algorithm(seed):
-    """Weights of 0 and no boosts: to what sums gain in float32, 1e-7 each."""
-    case = Case(seed)
-    case.weights, case.arpas, case.phrases, case.insertion = [], [], {}, 0.0
-    expected = case.expected()
-    for options in SEARCHES.values():
-        decoder, _ = case.decoder(**options)
-        (hyps,) = decoder.decode_nbest([case.model.frames()])
-        assert texts_of(hyps) == pytest.approx(expected, rel=0, abs=1e-6)
 
 
 def test_length_norm_ranks_by_the_total_per_token():

@@ -10,17 +10,13 @@ import pytest
 import torch
 from cuda_emulation.device import EmulatedDevice
 from cupy_stand_in import Kernel, Stream, stand_in
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.search.log_add import add_scores
 from wfstdec.transducer import beam as sums
 from wfstdec.transducer.beam import (
     PROGRAM,
-    Candidates,
     launch_sums,
-    merge,
-    start_beam,
     sum_runs,
 )
 
@@ -39,7 +35,6 @@ def runs_of(seed, rows=7, columns=23):
 
 
 def one_by_one(score, begins):
-    """The totals, by the rule in plain Python."""
     total = np.empty(score.shape)
     for row, firsts, out in zip(score.numpy(), begins.numpy(), total, strict=True):
         at = [*np.flatnonzero(firsts), len(row)]
@@ -95,28 +90,3 @@ def test_a_gpu_is_asked_on_the_stream_of_the_caller(monkeypatch, tmp_path):
     expected = one_by_one(score, begins)
     np.testing.assert_array_equal(found.numpy(), expected)
     np.testing.assert_array_equal(without.numpy(), expected)
-
-
-class Counting(TorchDispatchMode):
-    """Counts operations."""
-
-    count = 0
-
-    def __torch_dispatch__(self, function, kinds, args=(), named=None):
-        self.count += 1
-        return function(*args, **(named or {}))
-
-
-def test_a_sum_is_one_operation():
-    """In torch's own it would be some forty for each candidate of a text."""
-    beam = start_beam(2, 3, torch.zeros(6, 1), (), ())
-    shape = 2, 3, 4
-    score = torch.full(shape, -1.0, dtype=torch.float64)
-    found = Candidates(score, torch.full(shape, -1), torch.zeros(shape, dtype=int))
-    counts = {}
-    for how in ("max", "sum"):
-        with Counting() as mode:
-            merged = merge(beam, found, how, 9)
-        counts[how] = mode.count
-    assert counts["sum"] == counts["max"] + 1
-    assert merged.score[0].amax() > -1.0

@@ -18,7 +18,6 @@ pytestmark = [PEER, pytest.mark.usefixtures("quiet")]
 
 
 def both(labels, arpa, unigrams=None, **lm):
-    """pyctcdecode's decoder, and ours with all that is wrong in it."""
     import pyctcdecode
 
     theirs = pyctcdecode.build_ctcdecoder(labels, arpa, unigrams, **lm)

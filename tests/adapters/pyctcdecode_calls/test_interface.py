@@ -14,7 +14,6 @@ from wfstdec.adapters.pyctcdecode import (
     Alphabet,
     BeamSearchDecoderCTC,
     LanguageModel,
-    MultiLanguageModel,
     build_ctcdecoder,
 )
 from wfstdec.errors import (
@@ -211,11 +210,6 @@ def test_unigrams_that_the_model_lacks_are_named(arpa, caplog):
     caplog.set_level(logging.WARNING, logger="wfstdec")
     build_ctcdecoder(LETTERS, arpa, ["bb", "abb", *map(str, range(20)), "a"])
     assert any("has 4.3 % of 23 unigrams" in found for found in caplog.messages)
-
-
-def test_several_models_are_two_or_more(arpa):
-    with pytest.raises(OptionError, match="1 language models, expected 2"):
-        MultiLanguageModel([LanguageModel(arpa)])
 
 
 def test_kenlm_models_and_paths_are_the_same(arpa):

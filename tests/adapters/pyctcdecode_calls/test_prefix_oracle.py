@@ -8,7 +8,7 @@ import naive_prefix
 import numpy as np
 import pytest
 from arpa_texts import arpa_of
-from prefix_cases import NOTHING_PRUNED, PrefixCase, random_case
+from prefix_cases import NOTHING_PRUNED, random_case
 
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 
@@ -30,7 +30,6 @@ def sure(text, labels):
 
 
 def cut_to(case, cells):
-    """Cut log-probs to as many frames as can be enumerated."""
     return case._replace(logits=case.logits[: int(math.log(cells, len(case.labels)))])
 
 
@@ -106,12 +105,3 @@ def test_a_state_goes_on_where_the_last_part_ended(tmp_path):
                     expected += score
                 expected += model.score_end(at)
                 assert total - logit == pytest.approx(expected, abs=1e-4)
-
-
-def test_the_oracle_by_hand():
-    case = PrefixCase(["", "a"], None, None, {}, np.zeros((2, 2)), {})
-    (one, two) = naive_prefix.all_texts(case, None)
-    assert one == ("a", pytest.approx(math.log(3 / 4)), pytest.approx(math.log(3 / 4)))
-    assert two[0] == "" and math.exp(two[1]) == pytest.approx(1 / 4)
-    assert naive_prefix.collapse([0, 1, 1, 0, 1], ["", "▁a"]) == ("a", "a")
-    assert naive_prefix.collapse([1, 2, 0, 2], ["", "▁⁇▁", "b"]) == ("⁇", "bb")

@@ -78,19 +78,6 @@ def test_models_in_python_give_the_same(wrap, faithful, tmp_path):
     assert done > 20
 
 
-def test_a_model_is_asked_once_for_each_text(tmp_path):
-    case = random_case(3002, tmp_path, most_frames=30)._replace(options={})
-    path = tmp_path / "lm.arpa"
-    path.write_text(random_arpa(np.random.default_rng(0), 2), "utf-8")
-    model = RecordingModel(str(path), ["a", "ab"])
-    decoder = BeamSearchDecoderCTC(Alphabet.build_alphabet([" ", "a", "b"]), model)
-    logits = np.random.default_rng(1).normal(size=(20, 4))
-    beams = decoder.decode_beams(logits, beam_width=4)
-    texts = {tuple(beam[0].split()) for beam in beams}
-    assert texts and len(texts) <= model.asked <= 20 * 4 * 4
-    assert case.options == {}
-
-
 def test_the_mean_of_two_models(tmp_path):
     models = []
     for seed in range(2):
