@@ -75,7 +75,6 @@ def promise(rounds=1.0):
     return make
 
 
-# ----------------------------------------------------------------------- the promises
 @promise()
 def test_chunks(cell, drawn, rng):
     """Any schedule of openings, chunks and looks gives what is found offline."""
@@ -313,7 +312,6 @@ def test_segments(cell, drawn, rng):
         assert joined([*parts, last]) == bits(lattice)[:2]
 
 
-# ------------------------------------------------------------------ schedules, settled
 def play(cell, rng, decoder, drawn, look=0.3):
     """Open, advance and close sessions at random: what was found, and all partials."""
     sessions, found, partials = sessions_of(cell, decoder), {}, {}
@@ -358,26 +356,11 @@ def check_settled(partials, hypothesis):
         last = partial
 
 
-# -------------------------------------------------------------------------- the table
 def test_the_table_has_all_decoders_and_backends():
     public = {name for name in wfstdec.__all__ if name.endswith("Decoder")}
     assert public - {"Decoder"} == {f"{kind.title()}Decoder" for kind in DECODERS}
     for kind, known in (("wfst", WFST_BACKENDS), ("trie", TRIE_BACKENDS)):
         assert {*DECODERS[kind]} == {*known} - {"cuda"} | {EMULATED}
-
-
-def test_holes_have_reasons_and_nothing_in_the_table_is_left_out():
-    used = set()
-    for name in PROMISES:
-        for cell in cells():
-            if (pattern := hole_of(name, cell)) is not None:
-                used.add(pattern)
-                assert HOLES[pattern][0]
-    assert used == {*HOLES}, "holes where none is"
-    for cell in cells():
-        kept = [name for name in PROMISES if hole_of(name, cell) is None]
-        has_case = cell.feature not in closed_features(cell)
-        assert bool(kept) == has_case, cell
 
 
 def closed_features(cell):

@@ -1,6 +1,7 @@
 """Machine code on disk: found wherever it may be, and harmless wherever it may not."""
 
 import fcntl
+import io
 import os
 import pickle
 import resource
@@ -268,26 +269,14 @@ def test_parts_are_compiled_once_for_all_numbers_that_callers_name(monkeypatch):
     assert len(_power.overloads) == 1
 
 
-class Terminal:
-    """Stand-in for standard error on a terminal."""
-
-    def __init__(self):
-        self.text = ""
-
-    def isatty(self):
-        return True
-
-    def write(self, text):
-        self.text += text
-
-
 def test_compiling_is_said_once_on_a_terminal(monkeypatch):
-    terminal = Terminal()
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
     cache.say_compiling.cache_clear()
     for _ in range(2):
         cache.say_compiling()
-    assert terminal.text.count("compiling kernels") == 1
+    assert terminal.getvalue().count("compiling kernels") == 1
 
 
 def test_compiling_is_told_to_the_log_and_loading_is_not(folder, monkeypatch, caplog):

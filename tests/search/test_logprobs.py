@@ -4,9 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from text_graphs import text_graph
 
-from wfstdec import WfstDecoder
 from wfstdec.errors import InputError, LogprobError, LogprobWarning, ShapeError
 from wfstdec.search.logprobs import as_utterances
 
@@ -19,7 +17,6 @@ def lists(utterances):
     return [array.tolist() for array in utterances]
 
 
-# ---------------------------------------------------------------------- good input
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4", ">f8", "longdouble"])
 def test_types_of_numpy(dtype):
     batch = np.stack([EXACT, EXACT]).astype(dtype)
@@ -105,7 +102,6 @@ def test_masks_are_impossible_tokens():
         assert given.tolist() == before
 
 
-# --------------------------------------------------------------------------- torch
 @pytest.fixture
 def torch():
     return pytest.importorskip("torch")
@@ -138,13 +134,6 @@ def test_inference_mode_of_torch(torch):
         assert lists(as_utterances(batch, None, 3)) == [EXACT.tolist()]
 
 
-def test_torch_and_numpy_decode_alike(torch):
-    graph = text_graph("0 1 a A 0.5\n1 1 a' - 0\n1 2 b B 0\n2 0")
-    decoder = WfstDecoder(graph)
-    x = np.log(np.random.default_rng(0).dirichlet([1, 1, 1], (2, 5))).astype(np.float32)
-    assert decoder.decode(torch.from_numpy(x)) == decoder.decode(x)
-
-
 class OtherArray:
     """An array of a library that knows DLPack only."""
 
@@ -164,55 +153,26 @@ def test_dlpack():
     assert lists(as_utterances([OtherArray(batch[0])], None, 3)) == [EXACT.tolist()]
 
 
-# ---------------------------------------------------------------------- what is bad
 ZERO = np.zeros((2, 4, 3), np.float32)
 BAD_SHAPES = {
     "four axes": ((ZERO[None], None), "logprobs has 4 axes (1, 2, 4, 3), expected [B,"),
     "a number": ((1.0, None), "logprobs has 0 axes (), expected [B, T, V], a list"),
     "nothing": ((None, None), "logprobs has 0 axes (), expected [B, T, V], a list"),
-    "list of vectors": (
-        (list(ZERO[0]), None),
-        "utterance 0: logprobs has 1 axes (3,), expected [T, V]",
-    ),
+    "list of vectors": ((list(ZERO[0]), None), "utterance 0: logprobs has 1 axes (3,)"),
     "text": (("ab", None), "utterance 0: logprobs has 0 axes (), expected [T, V]"),
-    "another V": (
-        ([ZERO[0], ZERO[0, :, :2]], None),
-        "utterance 1: logprobs has V=2 tokens, expected V=3 of the decoder (blank "
-        "included)",
-    ),
-    "another V without frames": (
-        (np.zeros((1, 0, 4)), None),
-        "utterance 0: logprobs has V=4 tokens, expected V=3",
-    ),
-    "integers": (
-        (ZERO.astype(int), None),
-        "utterance 0: logprobs is int64, expected a floating-point type",
-    ),
+    "another V": (([ZERO[0], ZERO[0, :, :2]], None), "utterance 1: logprobs has V=2"),
+    "another V without frames": ((np.zeros((1, 0, 4)), None), "V=4 tokens, expected"),
+    "integers": ((ZERO.astype(int), None), "logprobs is int64, expected a floating"),
     "complex": ((ZERO.astype(complex), None), "logprobs is complex128, expected a fl"),
     "objects": (([ZERO[0].astype(object)], None), "logprobs is object, expected a flo"),
     "bools": ((ZERO.astype(bool), None), "logprobs is bool, expected a floating-point"),
-    "length over T": (
-        (ZERO, [4, 5]),
-        "utterance 1: length 5, expected 0 to 4 (T of logprobs)",
-    ),
-    "negative length": (
-        (ZERO, [-1, 4]),
-        "utterance 0: length -1, expected 0 to 4 (T o",
-    ),
-    "few lengths": (
-        (ZERO, [4]),
-        "lengths is int64 (1,), expected integers (2,), one per utterance",
-    ),
+    "length over T": ((ZERO, [4, 5]), "utterance 1: length 5, expected 0 to 4 (T of"),
+    "negative length": ((ZERO, [-1, 4]), "utterance 0: length -1, expected 0 to 4"),
+    "few lengths": ((ZERO, [4]), "lengths is int64 (1,), expected integers (2,), one"),
     "no lengths": ((ZERO, []), "lengths is float64 (0,), expected integers (2,)"),
     "one length": ((ZERO, 4), "lengths is int64 (), expected integers (2,), one per"),
-    "square lengths": (
-        (ZERO, [[4], [4]]),
-        "lengths is int64 (2, 1), expected integers",
-    ),
-    "shares of T": (
-        (ZERO, [1.0, 0.5]),
-        "lengths is float64 (2,), expected integers (2,), one per utterance",
-    ),
+    "square lengths": ((ZERO, [[4], [4]]), "lengths is int64 (2, 1), expected integ"),
+    "shares of T": ((ZERO, [1.0, 0.5]), "lengths is float64 (2,), expected integers"),
     "masks": ((ZERO, [True, False]), "lengths is bool (2,), expected integers (2,)"),
 }
 
@@ -230,12 +190,8 @@ def test_bad_shapes(given, message):
 def test_numbers_that_are_no_log_probs(dtype, value, shown):
     batch = np.zeros((2, 4, 3), dtype)
     batch[0, 2:] = batch[1, 1:, 1:] = value
-    with pytest.raises(LogprobError) as error:
+    with pytest.raises(LogprobError, match=f"has {shown} in frame 1") as error:
         as_utterances(batch, [2, 4], 3)
-    assert str(error.value) == (
-        f"utterance 1: logprobs has {shown} in frame 1, expected natural logs of "
-        "probabilities (-inf for an impossible token)"
-    )
     assert error.value.utterance == 1
 
 
@@ -246,12 +202,3 @@ def test_numbers_that_are_absurdly_large():
             LogprobError, match="utterance 0: logprobs has .* in frame 0"
         ):
             as_utterances([[[0.0, value, -INF]]], None, 3)
-
-
-def test_the_decoder_checks_before_it_decodes():
-    decoder = WfstDecoder(text_graph("0 0 a A 0\n0 0"))
-    with pytest.raises(ShapeError, match="utterance 1: logprobs has V=2"):
-        decoder.decode([ZERO[0], ZERO[0, :, :2]])
-    sessions = decoder.sessions()
-    with pytest.raises(ShapeError, match="utterance 'a': logprobs has V=2"):
-        sessions.advance({sessions.open(session="a"): ZERO[0, :, :2]})

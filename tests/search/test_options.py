@@ -56,34 +56,16 @@ GOOD = {
     "nbest": [1, 2**31 - 1, np.int64(3)],
 }
 BAD = {
-    "beam": (
-        [-1e-9, -INF, NAN, 1e7, None, "3", [3]],
-        "a number of nats, 0 to 1e+06, or",
-    ),
-    "max_active": (
-        [0, -1, 2.5, 3.0, INF, 2**31, 2**70, "3"],
-        "1 to 2147483647, or None",
-    ),
+    "beam": ([-1e-9, -INF, NAN, 1e7, None, "3", [3]], "a number of nats, 0 to"),
+    "max_active": ([0, -1, 2.5, 3.0, INF, 2**31, 2**70, "3"], "1 to 2147483647, or"),
     "min_active": ([-1, 7001, 2.5, None, "3"], "0 to max_active (7000)"),
     "acoustic_scale": ([-0.1, NAN, INF, 1e39, None, "1"], "0 to 1e+06"),
     "lm_scale": ([-0.1, NAN, INF, 1e39, None, "1"], "0 to 1e+06"),
-    "word_insertion": (
-        [NAN, INF, -INF, 1e39, None],
-        "a number of nats, -1e+06 to 1e+06",
-    ),
-    "blank_penalty": (
-        [NAN, INF, -INF, -1e39, None],
-        "a number of nats, -1e+06 to 1e+06",
-    ),
-    "blank_skip_threshold": (
-        [0, -0.5, 1.001, NAN, "0.9"],
-        "a probability above 0, at most 1, or None",
-    ),
+    "word_insertion": ([NAN, INF, -INF, 1e39, None], "a number of nats, -1e+06 to"),
+    "blank_penalty": ([NAN, INF, -INF, -1e39, None], "a number of nats, -1e+06 to"),
+    "blank_skip_threshold": ([0, -0.5, 1.001, NAN, "0.9"], "a probability above 0"),
     "beam_delta": ([-1, NAN, 1e7, "1"], "a number of nats, 0 to 1e+06, inf or None"),
-    "lattice_beam": (
-        [-1, NAN, 13.5, INF],
-        "a number of nats, 0 to the beam (13.0), or",
-    ),
+    "lattice_beam": ([-1, NAN, 13.5, INF], "a number of nats, 0 to the beam (13.0)"),
     "nbest": ([0, 2.5, None], "1 to 2147483647"),
 }
 
@@ -125,9 +107,8 @@ def test_what_is_out_of_range(name, value):
 def test_min_active_has_max_active_as_its_limit():
     WfstOptions(max_active=5, min_active=5)
     WfstOptions(max_active=None, min_active=10_000)
-    with pytest.raises(OptionError) as error:
+    with pytest.raises(OptionError, match=r"min_active=6, expected 0 to .* \(5\)"):
         WfstOptions(max_active=5, min_active=6)
-    assert str(error.value) == "min_active=6, expected 0 to max_active (5)"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ DECODERS = {
     "transducer": ["cpu", TORCH],
     "attention": [TORCH],
 }
-"""Decoders and their backends; of a real GPU see `tests/wfst/test_on_gpu.py`."""
+"""Decoders and their backends; of a real GPU see `tests/gpu/test_on_gpu.py`."""
 FEATURES = ("words", "phrases", "oov", "open", "model", "nbest", "lattices")
 """Boosted words and phrases, OOV words and open ones, a language model (of the user
 where the search asks for one), and what else than the best hypothesis is read."""
@@ -519,11 +519,7 @@ def draw_transducer(cell, rng):
         decoder._backend.dense = (backend or cell.backend) == TORCH
         return decoder
 
-    lengths = rng.permutation([7, 2, 0, 4])
-    utterances = [model.frames(u, int(n)).numpy() for u, n in enumerate(lengths)]
-    return Drawn(
-        make, utterances, *phrase_lists(make(), random_texts(rng, list("abc")))
-    )
+    return drawn_from_table(rng, make, model, [7, 2, 0, 4])
 
 
 def draw_attention(cell, rng):
@@ -539,8 +535,13 @@ def draw_attention(cell, rng):
             model, lm=lm, options=options, batch_size=max(2, 4 // threads), unk_cost=2.0
         )
 
-    lengths = rng.permutation([0, 1, 2, 6])
-    utterances = [model.frames(u, int(n)).numpy() for u, n in enumerate(lengths)]
+    return drawn_from_table(rng, make, model, [0, 1, 2, 6])
+
+
+def drawn_from_table(rng, make, model, lengths):
+    """Frames of a model that is a table, and phrases of its letters."""
+    each = enumerate(rng.permutation(lengths).tolist())
+    utterances = [model.frames(u, n).numpy() for u, n in each]
     return Drawn(
         make, utterances, *phrase_lists(make(), random_texts(rng, list("abc")))
     )

@@ -90,11 +90,7 @@ import naive_greedy
 import naive_search_cases
 import naive_trie
 import naive_words
-from added_cases import (
-    random_added_boosts,
-    random_calls_product,
-    random_calls_search,
-)
+from added_cases import random_added_boosts, random_calls_product, random_calls_search
 from ctc_decoder_cases import random_case as random_ctc_case
 from ctc_decoder_cases import random_options as random_ctc_options
 from own_models import WholeText

@@ -1,24 +1,9 @@
-"""Random searches that record lattices, all bits of these, and segments put together.
-
-rng, graph, x, options, boosts = random_search(17)
-search = CpuBackend(graph).start(options, boosts, record=True)
-lattice = lattice_by(search, graph, options, [x])
-assert bits(joined([*segments, last])) == bits(lattice)[:2]
-"""
+"""Lattices of searches, all bits of these, and segments put together."""
 
 import dataclasses
 
 import numpy as np
-from random_graphs import (
-    random_boosts,
-    random_graph,
-    random_logprobs,
-    random_options,
-    random_phrases,
-)
 
-from wfstdec import CompiledBoosts
-from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst.lattice_pack import lattice_of
 
 
@@ -26,17 +11,6 @@ def bits(lattice):
     """All of a lattice, in a form that tells -0.0 from 0.0."""
     rest = [getattr(lattice, f.name) for f in dataclasses.fields(lattice)[3:]]
     return lattice.states.tobytes(), lattice.arcs.tobytes(), *map(repr, rest)
-
-
-def random_search(seed):
-    """A graph, an utterance, options and boosts of every kind."""
-    rng = np.random.default_rng(seed)
-    graph = random_graph(rng)
-    x = random_logprobs(rng, int(rng.integers(0, 9)), len(graph.tokens))
-    options = random_options(rng)
-    words, _ = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)
-    phrases = random_phrases(rng, graph) if rng.random() < 0.4 else None
-    return rng, graph, x, options, CompiledBoosts(words, phrases)
 
 
 def lattice_by(search, graph, options, chunks):

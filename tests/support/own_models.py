@@ -6,8 +6,6 @@ import numpy as np
 
 from wfstdec.lm.kernels import UNKNOWN
 
-LN10 = np.log(10)
-
 
 class Wrapped:
     """An `NgramLM` asked word by word; states are its own, so that nothing differs.

@@ -3,6 +3,7 @@
 import io
 
 import numpy as np
+from arpa_texts import arpa_of
 from cuda_emulation.device import EmulatedDevice
 
 from wfstdec import Lexicon, TrieDecoder, TrieOptions, read_arpa, token_table
@@ -11,15 +12,7 @@ from wfstdec.trie.gpu.backend import DeviceBackend
 
 
 def emulated(space, *, shared=True, first_entries=256, form_for=d.form_for, **device):
-    """A search space on a device in emulation.
-
-    Args:
-        space: the space.
-        shared: whether blocks have shared memory for their arrays.
-        first_entries: entries of frontiers that scratch has room for at first.
-        form_for: chooses the form of blocks.
-        device: further arguments of every `EmulatedDevice`.
-    """
+    """A search space on a device in emulation; `device` is for `EmulatedDevice`."""
 
     def make(form):
         return EmulatedDevice(
@@ -46,27 +39,15 @@ def random_arpa(rng, words, num_pairs):
     """A bigram model in which every word has a probability of its own."""
     known = ["<s>", "</s>", *words]
     unigrams = [
-        f"{-99 if word == '<s>' else -rng.integers(8, 40) / 8}\t{word}"
-        + ("" if word == "</s>" else f"\t{-rng.integers(0, 9) / 8}")
+        f"{-99 if word == '<s>' else -rng.integers(8, 40) / 8} {word}"
+        + ("" if word == "</s>" else f" {-rng.integers(0, 9) / 8}")
         for word in known
     ]
     lefts = rng.choice([word for word in known if word != "</s>"], num_pairs)
     rights = rng.choice([word for word in known if word != "<s>"], num_pairs)
     pairs = sorted({*zip(lefts.tolist(), rights.tolist(), strict=True)})
-    bigrams = [f"{-rng.integers(1, 16) / 8}\t{a} {b}" for a, b in pairs]
-    head = rf"\data\{chr(10)}ngram 1={len(unigrams)}{chr(10)}ngram 2={len(bigrams)}"
-    text = [
-        head,
-        "",
-        r"\1-grams:",
-        *unigrams,
-        "",
-        r"\2-grams:",
-        *bigrams,
-        "",
-        r"\end\ ",
-    ]
-    return read_arpa(io.BytesIO("\n".join(text).strip().encode()))
+    bigrams = [f"{-rng.integers(1, 16) / 8} {a} {b}" for a, b in pairs]
+    return read_arpa(io.StringIO(arpa_of("; ".join(unigrams), "; ".join(bigrams))))
 
 
 def token_names(num_tokens):

@@ -18,13 +18,7 @@ from trie_devices import (
 )
 from trie_searches import bits, draw, search
 
-from wfstdec import (
-    BoostEntry,
-    OpenVocabulary,
-    TrieDecoder,
-    TrieOptions,
-    token_table,
-)
+from wfstdec import BoostEntry, OpenVocabulary, TrieDecoder, TrieOptions, token_table
 from wfstdec.errors import BackendError, DeviceError, LogprobError, OptionError
 from wfstdec.search.backend import make_backend
 from wfstdec.trie.gpu import layout as d
@@ -57,7 +51,6 @@ def found(backend, decoder, batch, boosts=None):
     return list(map(bits, backend.decode(batch, decoder.options, lists)))
 
 
-# ------------------------------------------------------------------------ bit equality
 @pytest.mark.parametrize("kind", naive_search_cases.KINDS)
 def test_the_bits_of_the_reference(kind):
     for seed in range(20):
@@ -106,22 +99,6 @@ def test_numbers_of_tokens(num_tokens, num_words):
         assert found(backend, decoder, batch) == expected(decoder, batch), seed
 
 
-@pytest.mark.parametrize("merge", MERGES)
-@pytest.mark.share(keep=1)
-def test_schedules_do_not_matter(merge):
-    rng = np.random.default_rng(3)
-    options = small_options(rng, beam=6.0, beam_size=24, merge=merge, nbest=2)
-    decoder = large_decoder(rng, 20, 60, options, separator=None)
-    batch = [spoken(rng, decoder, 9)]
-    want = expected(decoder, batch)
-    for schedule in range(12):
-        threads = BLOCKS[schedule % 3]
-        backend = emulated(
-            decoder._space, form_for=in_blocks_of(threads), preempt=2, seed=schedule
-        )
-        assert found(backend, decoder, batch) == want, schedule
-
-
 def test_costs_that_rounding_makes_equal():
     """Entries one rounding apart before re-basing, and equal after it, are a tie."""
     options = TrieOptions(beam=40.0, beam_size=2, nbest=4)
@@ -135,30 +112,6 @@ def test_costs_that_rounding_makes_equal():
     decoder._backend = emulated(decoder._space)
     (hyps,) = decoder.decode_nbest(batch, boosts=boosts)
     assert [hyp.text for hyp in hyps] == ["c", "a"]
-
-
-# ------------------------------------------------------------------------------- room
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("merge", MERGES)
-def test_arrays_too_small_lose_nothing(merge, shared):
-    """Candidates, entries, frontiers and traces that outgrow their arrays."""
-    launches = 0
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        options = small_options(
-            rng, beam=7.0, beam_size=[40, 100][seed % 2], merge=merge, nbest=3
-        )
-        decoder = large_decoder(rng, 20, [0, 60][seed % 2], options, separator=None)
-        batch = [spoken(rng, decoder, n) for n in (14, 5)]
-        tiny = d.TrieBlockShape([32, 64][seed % 2], 4, 16, 6)
-        backend = emulated(
-            decoder._space, shared=shared, first_entries=1, form_for=always(tiny)
-        )
-        want = expected(decoder, batch)
-        assert found(backend, decoder, batch) == want, seed
-        launches += len(backend.device.launches)
-        assert found(backend, decoder, batch) == want, seed  # pooled memory
-    assert launches > 6 * 4
 
 
 @pytest.mark.parametrize("merge", MERGES)
@@ -312,7 +265,6 @@ def test_the_memory_plan_is_what_is_taken(size):
         named.memory_plan(1)
 
 
-# ------------------------------------------------------------------------------ errors
 def test_what_it_leaves_to_the_cpu_is_an_error_that_names_it():
     rng = np.random.default_rng(1)
     decoder = large_decoder(rng, 20, 40, small_options(rng, beam_size=256))

@@ -1,13 +1,12 @@
 """A user's own model in the trie decoder: by hand, beside n-grams, oracle, errors."""
 
-import functools
-import itertools
 import math
 
 import naive_search
 import naive_search_cases
 import numpy as np
 import pytest
+from conformance import with_own_model
 from own_models import Batched, ById, WholeText, Wrapped
 from reference_backends import HOST_BACKENDS
 
@@ -44,7 +43,6 @@ def frames(decoder, text):
     return x
 
 
-# ------------------------------------------------------------------------- by hand
 class Bigrams:
     """Bigram model that the page of the documentation shows."""
 
@@ -82,11 +80,12 @@ def test_a_model_by_hand(name, lookahead):
     assert hyp.text == "go to"
 
 
-# ------------------------------------------------------------ beside an n-gram model
-def draw(seed, kind, **changes):
-    """A decoder with an `NgramLM`, one that asks for it, log-probs and boosts."""
+def draw(seed, kind):
+    """A decoder with an `NgramLM`, maker of one that asks it, a case and its boosts."""
     rng = np.random.default_rng([seed, naive_search_cases.KINDS.index(kind), 3])
     case = naive_search_cases.random_case(rng, kind=kind, easy_lm=seed % 3 == 0)
+    while case.arpa is None:
+        case = naive_search_cases.random_case(rng, kind=kind, easy_lm=seed % 3 == 0)
     options = {
         "beam": float(rng.choice([1.0, 4.0, math.inf])),
         "beam_size": int(rng.choice([2, 6, 1000])),
@@ -94,33 +93,21 @@ def draw(seed, kind, **changes):
         "nbest": int(rng.choice([1, 4])),
         "lookahead": str(rng.choice(["unigram", "none"])),
     }
-    options = TrieOptions(**case.options | options | changes)
     arguments = naive_search_cases.decoder_arguments(case) | {"threads": 1}
-    decoder = TrieDecoder(**arguments, options=options)
+    arguments["options"] = TrieOptions(**case.options | options)
+    decoder = TrieDecoder(**arguments)
+
+    def make(model=Wrapped, **others):
+        asking = with_own_model(arguments, model)
+        return TrieDecoder(**asking | {"lm": asking["lm"]()} | others)
+
     boosts = naive_search_cases.decoder_boosts(case, decoder.words)
-    return decoder, functools.partial(asking, decoder, arguments), case, boosts
-
-
-def asking(decoder, arguments, make=Wrapped, **others):
-    """Replace a decoder's model by one that is asked."""
-    assert decoder.lm is not None
-    arguments = {k: v for k, v in arguments.items() if k not in ("lm", "unk_cost")}
-    arguments |= {"options": decoder.options, "lm": make(decoder.lm)} | others
-    if decoder.words:
-        arguments["words"] = decoder.words
-    return TrieDecoder(**arguments)
-
-
-def with_lm(kind, first=0, count=25):
-    """Seeds whose cases have a language model."""
-    found = range(first, 10 * count)
-    chosen = (seed for seed in found if draw(seed, kind)[0].lm is not None)
-    return list(itertools.islice(chosen, count))
+    return decoder, make, case, boosts
 
 
 @pytest.mark.parametrize("kind", naive_search_cases.KINDS)
 def test_the_bits_of_the_same_model_in_arrays(kind):
-    for seed in with_lm(kind, count=20):
+    for seed in range(20):
         decoder, make, case, boosts = draw(seed, kind)
         want = decoder.decode_nbest([case.logprobs], boosts=boosts)
         for backend in HOST_BACKENDS:
@@ -129,7 +116,7 @@ def test_the_bits_of_the_same_model_in_arrays(kind):
 
 
 def test_a_pair_is_asked_for_once():
-    decoder, make, case, _ = draw(with_lm("separator", count=1)[0], "separator")
+    decoder, make, case, _ = draw(0, "separator")
     found = make(threads=2)
     hyps = found.decode([case.logprobs] * 5)
     model = found.lm.model
@@ -141,7 +128,6 @@ def test_a_pair_is_asked_for_once():
     assert len(model.asked) == before
 
 
-# -------------------------------------------------------------------------- the oracle
 @pytest.mark.parametrize("make", [WholeText, ById])
 @pytest.mark.parametrize("kind", ["none", "separator"])
 @pytest.mark.share(keep=1)
@@ -172,9 +158,8 @@ def test_a_model_of_the_whole_text_finds_what_trying_everything_does(
                 assert [one[1] for one in found] == pytest.approx(costs, abs=1e-3)
 
 
-# ----------------------------------------------------------------- what it may be
 def test_a_batched_model_is_asked_in_batches():
-    decoder, make, case, _ = draw(with_lm("separator", count=1)[0], "separator")
+    decoder, make, case, _ = draw(0, "separator")
     found = make(Batched)
     assert found.decode([case.logprobs]) == decoder.decode([case.logprobs])
     sizes = found.lm.model.sizes
@@ -194,7 +179,6 @@ def test_words_that_the_model_does_not_know_are_dropped():
         )
 
 
-# ------------------------------------------------------------------------------ errors
 @pytest.mark.parametrize(
     ("method", "answer", "message"),
     [

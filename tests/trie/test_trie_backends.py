@@ -10,10 +10,15 @@ from reference_backends import HOST_BACKENDS
 from trie_searches import bits, draw, search
 
 from wfstdec import Lexicon, TrieDecoder, TrieOptions, token_table
-from wfstdec.errors import BackendError, BoostError, OptionError
+from wfstdec.errors import BoostError, OptionError
 from wfstdec.search.backend import make_backend
+from wfstdec.search.threads import CallBudget
+from wfstdec.trie.cpu import arrays
+from wfstdec.trie.cpu import search as cpu_search
 from wfstdec.trie.cpu.arrays import FRONTIER, STAMP
+from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.cpu.merge import MAX_STAMP
+from wfstdec.trie.cpu.search import CpuSearch
 from wfstdec.trie.options import BACKENDS
 
 pytestmark = [
@@ -137,11 +142,28 @@ def test_sessions_in_turn_in_scratch_that_others_left(merge):
     assert most > 64
 
 
-# ------------------------------------------------------------------------- errors
-def test_unknown_backend():
-    _, case, _, _ = draw(0, "tokens")
-    with pytest.raises(BackendError, match="backend 'tpu', expected one of 'auto'"):
-        TrieDecoder(**naive_search_cases.decoder_arguments(case), backend="tpu")
+@pytest.mark.parametrize("merge", ["max", "sum"])
+def test_a_trace_that_is_settled_within_a_group(monkeypatch, merge):
+    """Long utterances of a short trace; room for one token at first."""
+    monkeypatch.setattr(cpu_search, "FRAMES_PER_ROW", 1 << 30)
+    rng, case, decoder, boosts = draw(1, "pieces")
+    decoder = decoder.with_options(
+        beam=8.0, beam_size=6, merge=merge, nbest=2, token_top_k=None
+    )
+    (compiled,) = decoder._boosts.compile(boosts, 1)
+    x = case.logprobs.astype(np.float32)
+    batch = [x[rng.integers(0, len(x), n)] for n in (40, 3, 90, 0, 60)]
+    backend = CpuBackend(decoder._space, first_capacity=1)
+    grown, grow = [], CpuSearch._grow
+    monkeypatch.setattr(CpuSearch, "_grow", lambda *a: grown.append(a[1]) or grow(*a))
+    pace = CallBudget()
+    pace.frames, pace.note = 7, lambda *_: None  # most utterances are cut
+    inputs = backend.inputs_of(decoder.options, compiled)
+    found = CpuSearch(backend.memory, inputs).decode(batch, pace, range(len(batch)))
+    reference = make_backend(BACKENDS, "reference", decoder._space)
+    expected = [search(reference, decoder, boosts, [x]) for x in batch]
+    assert list(map(bits, found)) == expected
+    assert {arrays.GROW_TRACE, arrays.GROW_ROWS, arrays.GROW_CANDIDATES} <= set(grown)
 
 
 def test_options_that_do_not_fit():

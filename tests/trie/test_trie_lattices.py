@@ -38,7 +38,6 @@ pytestmark = [
 ]
 
 
-# ------------------------------------------------------------------------- by hand
 @pytest.mark.parametrize("name", HOST_BACKENDS)
 def test_a_lattice_by_hand(name):
     """Two words of two letters, of which the first is one."""
@@ -99,9 +98,6 @@ def test_no_frames_no_survivors_no_whole_word(name):
             assert getattr(found, field) == getattr(hypothesis, field)
 
 
-# -------------------------------------------------------------- the same everywhere
-
-
 class SmallSearch(RecordingSearch):
     first_arcs = 1
 
@@ -126,7 +122,6 @@ def test_pruning_at_any_time_changes_nothing(kind):
         assert bits(decoder._reader(compiled).lattice(small.finish())) == bits(expected)
 
 
-# ----------------------------------------------------------- what is made of them
 ARPA = arpa_of(
     "-99 <s>; -1.5 </s>; {see} see; {sea} sea; -2 <unk>",
 )
@@ -219,10 +214,12 @@ def test_open_and_added_words_are_called_by_their_tokens():
         assert best.total_cost == pytest.approx(wanted.total_cost, abs=1e-4)
 
 
-# ------------------------------------------------------------------------- errors
 def test_what_has_no_lattice():
     x, decoder = two_words(merge="sum")
-    for ask in (lambda: decoder.decode_lattice([x]), lambda: sessions_of(decoder)):
+    for ask in (
+        lambda: decoder.decode_lattice([x]),
+        lambda: decoder.sessions(lattices=True),
+    ):
         with pytest.raises(OptionError, match="merge='sum' for a lattice"):
             ask()
     with pytest.raises(OptionError, match=r"lattice_beam=9.0, expected a number"):
@@ -233,12 +230,10 @@ def test_what_has_no_lattice():
     one = sessions.open()
     with pytest.raises(OptionError, match="nbest=2 in sessions with lattices"):
         sessions.close_nbest(one)
+    with pytest.raises(OptionError, match="hand out no settled lattices"):
+        sessions.settled_lattices(one)
     sessions.advance({one: x})
     assert bits(sessions.close_lattice(one)) == bits(several.decode_lattice([x])[0])
     sessions = several.sessions()
     with pytest.raises(OptionError, match="lattices=True"):
         sessions.close_lattice(sessions.open())
-
-
-def sessions_of(decoder):
-    return decoder.sessions(lattices=True)

@@ -124,7 +124,6 @@ def assert_best(case, hyp, texts, merge):
         assert_consistent(case, hyp, merge)
 
 
-# ---------------------------------------------------------------------------- by hand
 @pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize(
@@ -156,7 +155,6 @@ def test_a_sentence_that_is_not_finished(merge, backend):
     assert not hyp.reached_final
 
 
-# ----------------------------------------------------------------------- random cases
 @pytest.mark.parametrize("backend", SWEPT)
 @pytest.mark.parametrize("kind", naive_search_cases.KINDS)
 @pytest.mark.parametrize("merge", MERGES)
@@ -169,16 +167,6 @@ def test_nothing_pruned(merge, kind, backend):
         assert_best(case, hyp, texts, merge)
         long_enough += len(hyp.token_ids) > 1
     assert long_enough > 5
-
-
-@pytest.mark.parametrize("backend", SWEPT)
-@pytest.mark.parametrize("kind", naive_search_cases.WITH_LEXICON)
-def test_looking_ahead_changes_nothing(kind, backend):
-    for i in range(10):
-        case, texts = drawn(i, kind, "max")
-        for lookahead in LOOKAHEADS:
-            (hyp,) = decode(case, backend, lookahead=lookahead)
-            assert_best(case, hyp, texts, "max")
 
 
 IMPOSSIBLE = arpa_of(
@@ -237,7 +225,6 @@ def test_boosts(merge, boosts, backend):
     assert boosted > 3 or boosts == "no"
 
 
-# ----------------------------------------------------------------- words of bare tokens
 @pytest.mark.parametrize("kind", ["tokens_separator", "pieces"])
 def test_words_of_bare_tokens_end_with_their_last_token(kind):
     """A planted fault that left it out of their frames was not found."""
@@ -259,7 +246,6 @@ def test_words_of_bare_tokens_end_with_their_last_token(kind):
     assert several > 5
 
 
-# ------------------------------------------------------------------------ n best texts
 @pytest.mark.parametrize("backend", SWEPT)
 @pytest.mark.parametrize("kind", [*naive_search_cases.WITH_LEXICON, "tokens"])
 @pytest.mark.parametrize("merge", MERGES)
@@ -303,7 +289,6 @@ def test_texts_that_tokens_spell_in_several_ways(kind, backend):
     assert dropped > 5
 
 
-# ----------------------------------------------------------------------------- pruning
 BOUNDS = [
     {"beam": 0.0},
     {"beam": 1.0},

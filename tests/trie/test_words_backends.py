@@ -22,7 +22,6 @@ from wfstdec.errors import BoostError, OptionError
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-# ---------------------------------------------------------------------------- by hand
 LETTERS = ("<blank>", "|", *"abcdefox")
 ARPA = arpa_of(
     "-99 <s> 0; -1 </s>; -2 <unk> -0.3; -0.5 cab; -1 bad; -1 fed",
@@ -53,22 +52,15 @@ def letters(backend="cpu", **arguments):
 
 
 @pytest.mark.parametrize("backend", HOST_BACKENDS)
-def test_an_open_word_is_spelled(backend):
-    decoder = letters(backend, open_vocabulary=OpenVocabulary(1.0, 0.25))
+@pytest.mark.parametrize("given", [{}, {"lexicon": None}])
+def test_an_open_word_is_spelled(given, backend):
+    decoder = letters(backend, open_vocabulary=OpenVocabulary(1.0, 0.25), **given)
+    assert decoder.words == ("<eps>", "cab", "bad", "fed")
     (hyp,) = decoder.decode([says("cab|fox|bad|")])
     assert hyp.text == "cab fox bad"
     assert hyp.graph_cost == pytest.approx(3.7 * math.log(10) + 1 + 3 * 0.25)
     (hyp,) = decoder.decode([says("cab|bad|")])
     assert hyp.graph_cost == pytest.approx(2.5 * math.log(10))
-
-
-@pytest.mark.parametrize("backend", HOST_BACKENDS)
-def test_without_a_lexicon_words_are_spelled(backend):
-    decoder = letters(backend, lexicon=None, open_vocabulary=OpenVocabulary(1.0, 0.25))
-    assert decoder.words == ("<eps>", "cab", "bad", "fed")
-    (hyp,) = decoder.decode([says("cab|fox|bad|")])
-    assert hyp.text == "cab fox bad"
-    assert hyp.graph_cost == pytest.approx(3.7 * math.log(10) + 1 + 3 * 0.25)
 
 
 @pytest.mark.parametrize("backend", HOST_BACKENDS)
@@ -84,7 +76,6 @@ def test_open_words_of_phones_say_so(backend):
     assert hyp.text == "<f o x>"
 
 
-# ----------------------------------------------------------------------------- errors
 NO_UNK = ARPA.replace("-2\t<unk>\t-0.3\n", "").replace(
     "-0.2\t<unk> bad", "-0.2\tcab bad"
 )

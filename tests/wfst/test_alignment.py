@@ -66,7 +66,6 @@ def word_chain(words, vocabulary, label_at=0):
     return text_graph("\n".join(lines), said=words, **vocabulary)
 
 
-# ---------------------------------------------------------------------- by hand
 @pytest.mark.parametrize("label_at", [-1, 0, 1, 2, 9])
 def test_times_do_not_depend_on_where_the_label_stands(label_at):
     graph = word_chain(["abc a b c", "ba b a"], {"tokens": "_ a b c"}, label_at)
@@ -136,7 +135,6 @@ def test_a_label_before_any_token_of_its_word():
     assert times(hyp) == ["A 0-1", "B 2-2"]
 
 
-# ------------------------------------------------------------- graphs from elsewhere
 def test_without_pronunciations_a_word_ends_at_its_label():
     text = "0 1 a - 0\n1 2 b AB 0\n2 2 _ - 0\n2 3 a - 0\n3 4 - A 0\n4 4 _ - 0\n4 0"
     graph = text_graph(text, marks_repeats=False)
@@ -159,7 +157,6 @@ def test_without_marks_equal_frames_are_one_token():
     assert spans == [("a", 0, 2), ("a", 3, 4), ("b", 4, 6), ("a", 6, 7)]
 
 
-# ------------------------------------------------------------------------- oracles
 def naive_tokens(graph, arcs):
     """Tokens with frames, and (word, tokens so far, frames so far), arc by arc."""
     tokens, words, frame, before = [], [], 0, graph.tokens.blank

@@ -8,17 +8,15 @@ import shutil
 
 import numpy as np
 import pytest
-from cuda_emulation.device import (
-    EmulatedDevice,
-    in_32_bits,
-    of_bits,
-)
+from added_cases import frames, random_added_boosts, random_calls_graph, small_graph
+from cuda_emulation.device import EmulatedDevice, in_32_bits, of_bits
 from device_cases import draw, random_device
 from lattice_searches import bits as bits_of_lattice
 from random_graphs import (
     dense_graph,
     random_graph,
     random_logprobs,
+    random_options,
     random_phrases,
 )
 from text_graphs import text_graph
@@ -26,24 +24,20 @@ from wfst_reference_backend import ReferenceBackend
 from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
 
 from wfstdec import (
+    BoostEntry,
     CompiledBoosts,
     PhraseCompiler,
     PhraseOptions,
+    WfstDecoder,
     WfstOptions,
 )
 from wfstdec.errors import BackendError, LogprobError
-from wfstdec.gpu.device import Budget
+from wfstdec.gpu.device import Budget, DeviceMemoryError
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.search.backend import make_backend
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
-from wfstdec.wfst.gpu.layout import (
-    NODE,
-    PHASES,
-    PLAIN,
-    TRACE_BYTES,
-    trace_nodes,
-)
+from wfstdec.wfst.gpu.layout import PHASES, PLAIN
 from wfstdec.wfst.lattice_pack import lattice_of
 from wfstdec.wfst.options import BACKENDS
 
@@ -55,7 +49,6 @@ def expected_paths(graph, *given):
     return decoded(ReferenceBackend(graph), *given)
 
 
-# --------------------------------------------------------------------- bit equality
 @pytest.mark.parametrize("threads", [32, 64, 128, 256])
 @pytest.mark.parametrize("preempt", [0, 4])
 @pytest.mark.share(keep=2)
@@ -77,10 +70,25 @@ def test_a_thousand_tokens():
         assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), i
 
 
+def draw_added(rng):
+    """A case with words to add: two lists, one of them twice, and none."""
+    graph, options = random_calls_graph(rng), random_options(rng)
+    first, second = (random_added_boosts(rng, graph) for _ in range(2))
+    boosts = [first, NO_BOOSTS, second, first]
+    sizes = rng.integers(0, 9, len(boosts))
+    batch = [random_logprobs(rng, int(t), len(graph.tokens)) for t in sizes]
+    order = rng.permutation(len(boosts))
+    return graph, options, batch, [boosts[i] for i in order]
+
+
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.share(keep=2)
-def test_schedules_do_not_matter(seed):
-    drawn = draw(np.random.default_rng(seed), num_states=15, arcs_per_state=6)
+@pytest.mark.parametrize("adds_words", [False, True])
+@pytest.mark.share(keep=6)
+def test_schedules_do_not_matter(seed, adds_words):
+    if adds_words:
+        drawn = draw_added(np.random.default_rng([3, seed]))
+    else:
+        drawn = draw(np.random.default_rng(seed), num_states=15, arcs_per_state=6)
     expected = expected_paths(*drawn)
     for schedule in range(12):
         device = EmulatedDevice(
@@ -160,10 +168,10 @@ def test_phases_take_the_barriers_that_the_model_counts(rank):
     arcs = "0 0 a A 1\n0 0" if rank == 0 else "0 1 a A 1\n1 0 - - 0\n0 0"
     graph = text_graph(arcs)
     sums = []
-    for frames in (10, 20):
+    for num_frames in (10, 20):
         device = EmulatedDevice(64, num_blocks=1)
         backend = DeviceBackend(graph, device)
-        x = np.zeros((frames, len(graph.tokens)), np.float32)
+        x = np.zeros((num_frames, len(graph.tokens)), np.float32)
         batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
         batch.takes_times = True
         batch.advance([x])
@@ -367,7 +375,6 @@ def test_traces_that_fill_up_before_all_chunks_are_known_to_be_good():
     assert [bits(path) for path in batch.finish()] == [expected]
 
 
-# ------------------------------------------------------------------------- lattices
 def recorded_lattices(backend, options, batch, boosts):
     found = backend.decode(batch, options, boosts, record=True)
     made = [lattice_of(backend.graph, options, one, 0.02) for one in found]
@@ -388,7 +395,6 @@ def test_lattices_in_arrays_too_small(seed, monkeypatch):
     assert found == expected
 
 
-# ---------------------------------------------------------------- memory, long audio
 def test_the_trace_stays_small_over_minutes():
     rng = np.random.default_rng(6)
     graph = dense_graph(rng, 12)
@@ -401,13 +407,6 @@ def test_the_trace_stays_small_over_minutes():
     assert batch.counts["entries"] > 2 * batch.utterances["trace_capacity"][0]
     expected = bits(search(make_backend(BACKENDS, "cpu", graph), options, x))
     assert [bits(path) for path in batch.finish()] == [expected]
-
-
-def test_a_trace_has_its_budget_and_no_more():
-    assert trace_nodes(8192, 10) == 11 * 8192
-    assert trace_nodes(8192, 5000) * NODE.itemsize == TRACE_BYTES
-    assert trace_nodes(8192, None) * NODE.itemsize == TRACE_BYTES // 2
-    assert trace_nodes(1 << 20, 5000) == 4 << 20  # what one frame and compaction need
 
 
 def test_a_batch_is_decoded_in_parts_where_memory_is_short():
@@ -444,6 +443,21 @@ def test_the_memory_plan_is_what_is_taken():
     assert logprobs == 5 * 10 * len(graph.tokens) * 4
 
 
+def test_a_list_is_uploaded_once(tmp_path):
+    graph, device = small_graph(tmp_path), EmulatedDevice()
+    decoder = WfstDecoder(graph, backend="cpu")
+    decoder._backend = DeviceBackend(graph, device, first_capacity=64)
+    decoder.decode([frames("nab")] * 3)
+    compiled = decoder._compiled([BoostEntry("nab", ["n a b"], 1.0)], 1) * 3
+    before = device.budget.left
+    decoder._search([frames("nab")] * 3, compiled)
+    taken = before - device.budget.left
+    overlay = decoder._backend.device_graph.overlays.of(compiled[0].oov).overlay
+    assert taken >= overlay.arcs.nbytes + overlay.bonus.nbytes
+    decoder._search([frames("nab")] * 3, compiled)
+    assert before - device.budget.left == taken
+
+
 @pytest.mark.parametrize("end", ["finish", "forget", "fail"])
 def test_memory_comes_back(end):
     drawn = draw(np.random.default_rng(5))
@@ -463,6 +477,16 @@ def test_memory_comes_back(end):
     del batch
     gc.collect()
     assert backend.device.budget.left == before - kept
+
+
+def test_words_that_do_not_fit_say_what_to_do(tmp_path):
+    graph, device = small_graph(tmp_path), EmulatedDevice(memory_limit=1 << 20)
+    decoder = WfstDecoder(graph, backend="cpu")
+    decoder._backend = DeviceBackend(graph, device, first_capacity=64)
+    word = " ".join("ab" * 20_000)
+    with pytest.raises(DeviceMemoryError, match="added words of .* add fewer words"):
+        decoder.decode([frames("nab")], boosts=[BoostEntry("nab", [word], 1.0)])
+    assert decoder.decode([frames("an")])[0].text == "an"
 
 
 def test_what_cannot_fit_is_refused_with_the_numbers():

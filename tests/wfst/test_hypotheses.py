@@ -10,8 +10,6 @@ from random_graphs import random_boosts, random_graph, random_logprobs, random_o
 
 from wfstdec import Hypothesis, WfstDecoder
 from wfstdec.search.hypothesis import Word
-from wfstdec.search.paths.traceback import History, read_paths, rule_of
-from wfstdec.wfst.gpu.layout import STEP
 
 LOOKS = (
     lambda h: h.words,
@@ -61,23 +59,3 @@ def test_what_it_does_not_have_is_an_attribute_error():
             assert not hasattr(hypothesis, name)
         with pytest.raises(AttributeError, match="no attribute 'lattice'"):
             _ = hypothesis.lattice
-
-
-def test_steps_of_many_paths_are_read_as_those_of_one():
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        graph = random_graph(rng, num_states=20)
-        rule = rule_of(graph)
-        count = rng.integers(0, 12, 5)
-        steps = np.zeros(int(count.sum()) + 3, STEP)
-        steps["arc"] = rng.integers(0, graph.num_arcs, len(steps))
-        steps["acoustic"] = rng.random(len(steps))
-        first = np.cumsum(count) - count + 3
-        found = read_paths(rule, steps, first, count)
-        for a, n, one in zip(first, count, found, strict=True):
-            path, history = steps[a : a + n][::-1], History(rule)
-            arcs, acoustic = path["arc"].astype(np.int64), path["acoustic"].copy()
-            history.go_on(rule, arcs, acoustic)
-            expected = history.read(0)
-            for left, right in zip(one, expected, strict=True):
-                assert np.array_equal(left, right) and type(left) is type(right)

@@ -14,10 +14,7 @@ from wfst_searches import UNBOUNDED, decoder_of, log
 
 from wfstdec import SegmentReader, WfstDecoder, WfstOptions
 from wfstdec.errors import InputError, LatticeError, OptionError
-from wfstdec.lattice import (
-    nbest_paths,
-    word_confidences,
-)
+from wfstdec.lattice import nbest_paths, word_confidences
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.search.paths.lattice import hypotheses_of
 
@@ -35,7 +32,6 @@ TWO_WORDS = """
 """
 
 
-# ------------------------------------------------------------------------- by hand
 @pytest.mark.parametrize("name", NAMES)
 def test_segments_by_hand(name):
     decoder = decoder_of(name, text_graph(TWO_WORDS), replace(UNBOUNDED, nbest=2))
@@ -66,21 +62,6 @@ def test_segments_by_hand(name):
     assert frames == ((3,), (4,))
 
 
-def test_segments_have_so_many_frames_at_least():
-    decoder = decoder_of("cpu", text_graph("0 0 a A 1\n0 0"))
-    x = log([[0, 1, 0]] * 10)
-    sessions = decoder.sessions(lattices=True)
-    one, other = sessions.open(), sessions.open()
-    for frame in x:
-        sessions.advance({one: frame[None], other: frame[None]})
-        assert len(sessions.settled_lattices(one, min_frames=1)) == 1
-    lengths = [s.num_frames for s in sessions.settled_lattices(other, min_frames=4)]
-    assert lengths == [4, 4]
-    assert sessions.close_lattice(other).num_frames == 2
-    assert sessions.close_nbest(one)[0].text == ""
-
-
-# ------------------------------------------------------------------------ the oracle
 def frames_with_one_state(case, num_frames, beam):
     """Frames that all paths that may yet be in the lattice pass in one state.
 
@@ -184,8 +165,9 @@ def test_no_frames_no_survivors_no_final_state(name):
 def test_errors():
     decoder = decoder_of("cpu", text_graph(TWO_WORDS))
     plain = decoder.sessions()
-    with pytest.raises(OptionError, match="lattices=True"):
-        plain.settled_lattices(plain.open())
+    for ask in (plain.settled_lattices, plain.close_lattice, plain.close_nbest):
+        with pytest.raises(OptionError, match="lattices=True"):
+            ask(plain.open())
     sessions = decoder.sessions(lattices=True)
     one = sessions.open()
     with pytest.raises(OptionError, match="min_frames=0, expected 1 or more"):

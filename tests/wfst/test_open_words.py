@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from added_cases import ARPA, boosts_of, frames, small_graph
 from naive_open import KINDS, random_open_case, solve_open
-from oracle_cases import (
-    assert_best,
-    graph_by_files,
-)
+from oracle_cases import assert_best, graph_by_files
 
 import wfstdec
 from wfstdec import NgramLM, OpenVocabulary, WfstDecoder
@@ -32,7 +29,6 @@ def graph_of(opened, folder, **options):
     return graph_by_files(opened.case, folder, open_vocabulary=costs, **options)
 
 
-# ----------------------------------------------------------------- examples by hand
 @pytest.mark.parametrize("backend", CAN)
 @pytest.mark.parametrize("topology", naive.TOPOLOGIES)
 def test_a_word_by_hand(topology, backend, tmp_path):
@@ -56,20 +52,6 @@ def test_without_calls_lists_cannot_add(tmp_path):
     assert hyp.text == "an nab"
 
 
-def test_sessions_spell_as_words_end(tmp_path):
-    graph = small_graph(tmp_path, separator="|", open_vocabulary=OpenVocabulary(2, 1))
-    sessions = WfstDecoder(graph, backend="cpu").sessions()
-    one = sessions.open()
-    texts = []
-    for token in frames("nab|an|b"):
-        sessions.advance({one: token[None]})
-        partial = sessions.partial(one)
-        texts.append(" ".join(word.text for word in partial.words))
-    assert texts[3] == "nab" and texts[6] == "nab an"
-    assert sessions.close(one).text == "nab an b"
-
-
-# -------------------------------------------------------------------- random cases
 @pytest.mark.parametrize("topology", naive.TOPOLOGIES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.share(keep=2)
@@ -90,7 +72,6 @@ def test_random_cases(topology, kind, tmp_path):
     assert said > 2
 
 
-# ------------------------------------------------------------------ files and errors
 def test_files_keep_open_words(tmp_path):
     costs = OpenVocabulary(2, 1)
     graph = small_graph(tmp_path, separator="|", open_vocabulary=costs)

@@ -2,11 +2,7 @@
 
 import numpy as np
 import pytest
-from added_cases import (
-    random_added_boosts,
-    random_calls_graph,
-    random_calls_product,
-)
+from added_cases import random_added_boosts, random_calls_graph, random_calls_product
 from lattice_searches import bits, joined, lattice_by
 from random_graphs import (
     KINDS,

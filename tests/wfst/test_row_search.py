@@ -5,12 +5,10 @@ import itertools
 
 import numpy as np
 import pytest
-from added_cases import (
-    frames,
-    small_graph,
-)
+from added_cases import frames, small_graph
 from random_graphs import (
     KINDS,
+    dense_graph,
     random_compiled,
     random_graph,
     random_logprobs,
@@ -22,23 +20,16 @@ from random_graphs import (
 )
 from text_graphs import text_graph
 from wfst_reference_backend import ReferenceBackend
-from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
+from wfst_searches import NO_BOOSTS, UNBOUNDED, bits, decoded, random_splits, search
 
-from wfstdec import (
-    BoostEntry,
-    OpenVocabulary,
-    PhraseCompiler,
-    PhraseOptions,
-    WfstDecoder,
-    WfstOptions,
-)
+from wfstdec import BoostEntry, PhraseCompiler, PhraseOptions, WfstDecoder, WfstOptions
 from wfstdec.errors import GraphError
 from wfstdec.jit.handles import Handle
 from wfstdec.search.threads import CallBudget
 from wfstdec.wfst.cpu import arrays
 from wfstdec.wfst.cpu import search as cpu_search
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD, row_graph_of
+from wfstdec.wfst.cpu.rows import row_graph_of
 from wfstdec.wfst.cpu.search import CANDIDATES_PER_ENTRY
 
 
@@ -91,18 +82,6 @@ def test_an_oov_word_says_a_token_twice_with_a_blank_between(tmp_path):
     found = decoder.decode([frames("n_na"), frames("nna")], boosts=boosts)
     assert [hyp.reached_final for hyp in found] == [True, False]
     assert found[0].text == "nna"
-
-
-def test_open_words_are_arcs_of_rows(tmp_path):
-    """A token may go on a word or end it: it stands twice in a row."""
-    costs = OpenVocabulary(word_cost=1.0, token_cost=1.0)
-    graph = small_graph(tmp_path, separator="|", open_vocabulary=costs)
-    backend, options = CpuBackend(graph), WfstOptions(beam=20.0)
-    assert not row_graph_of(graph).plain and not row_graph_of(graph).by_token
-    x = frames("an|na_b|b")
-    (found,) = backend.decode_group([x], options, NO_BOOSTS, CallBudget())
-    assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
-    assert (found.tokens.word == graph.vocabulary.open_word.word).any()
 
 
 def test_a_long_session_keeps_few_nodes_and_frames(monkeypatch):
@@ -174,17 +153,6 @@ def test_a_look_leaves_ties_as_they_are(states):
         1,
         2 if states[1] < states[2] else 3,
     ]
-
-
-def test_a_graph_taken_apart_by_hand():
-    rows = row_graph_of(text_graph(PRODUCT))
-    assert rows.by_token and rows.num_rows == 3 and len(rows.records) == 5
-    assert rows.state_of_row.tolist() == [3, 4, 6]
-    assert rows.state_of_record.tolist() == [0, 2, 5, 1]  # 0 and 1 share a row
-    assert rows.records["token"][:4].tolist() == [3, 1, 2, 1]
-    assert (rows.arcs["next"] & RECORDS).tolist() == [3, 2]
-    assert rows.arcs["next"][0] & EPSILONS and rows.arcs["next"][0] & WORD
-    assert (rows.epsilons["next"] & RECORDS).tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -304,6 +272,20 @@ def test_ties_of_phrases_behind_shared_hubs(found_wrong):
         backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
         found = backend.decode_group(batch, options, boosts, CallBudget())
         assert list(map(bits, found)) == expected, one
+
+
+def test_frames_and_work_are_counted_once_although_frames_are_done_again():
+    rng = np.random.default_rng(7)
+    graph = dense_graph(rng)
+    x = np.log(rng.dirichlet([0.3] * 3, 50)).astype(np.float32)
+    counts = []
+    for capacity in (1, 4096):
+        under_way = CpuBackend(graph, capacity).start(UNBOUNDED, NO_BOOSTS)
+        under_way.advance(x)
+        counts.append(under_way.counts)
+    assert counts[0] == counts[1]
+    assert counts[0]["frames"] == 50
+    assert counts[0]["active"] <= 50 * graph.num_states
 
 
 def test_chunks_leave_memory_that_is_large_enough_as_it_is():

@@ -8,17 +8,13 @@ from lattice_searches import bits
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log
 
-from wfstdec import WfstOptions
-from wfstdec.errors import BackendError, OptionError
+from wfstdec.errors import OptionError
 from wfstdec.lattice import nbest_paths
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.search.threads import LATTICES, SESSION_LATTICES
-from wfstdec.wfst.cpu.backend import CpuBackend
 
 BACKENDS = ("reference", "cpu")
 
 
-# ------------------------------------------------------------------------- by hand
 TWO_WAYS = """
     0 1 a A 1
     0 2 a B 1.5
@@ -73,27 +69,6 @@ def test_no_frames_no_survivors_no_final_state(name):
         assert hypotheses.is_exact and len(hypotheses) == 1
 
 
-def test_backends_without_lattices_say_so(monkeypatch):
-    decoder = decoder_of("cpu", text_graph(TWO_WAYS))
-    monkeypatch.setattr(CpuBackend, "can", frozenset({LATTICES}))
-    with pytest.raises(BackendError, match="records no lattices of sessions"):
-        decoder.sessions(lattices=True)
-    monkeypatch.setattr(CpuBackend, "can", frozenset({LATTICES, SESSION_LATTICES}))
-    sessions = decoder.sessions(lattices=True)
-    with pytest.raises(OptionError, match="hand out no settled lattices"):
-        sessions.settled_lattices(sessions.open())
-    monkeypatch.setattr(CpuBackend, "can", frozenset())
-    for ask in (
-        lambda: decoder.decode_lattice([np.zeros((1, 3), np.float32)]),
-        lambda: decoder.sessions(lattices=True),
-    ):
-        with pytest.raises(OptionError, match="WfstDecoder records no lattices"):
-            ask()
-
-
-# -------------------------------------------------------------- the same everywhere
-
-
 def test_a_lattice_after_one_with_phrases_has_nothing_of_it():
     """Arrays are borrowed: what phrases left there was read, and written beyond."""
     graph = text_graph(TWO_WAYS.replace("2 3 b - 0.25", "2 3 b C 0.25"))
@@ -107,13 +82,3 @@ def test_a_lattice_after_one_with_phrases_has_nothing_of_it():
     (found,) = decoder.decode_lattice([x])
     assert not found.states["boost_state"].any()
     assert bits(found) == bits(expected)
-
-
-def test_sessions_without_lattices_have_none():
-    decoder = decoder_of("cpu", text_graph(TWO_WAYS), WfstOptions())
-    sessions = decoder.sessions()
-    session = sessions.open()
-    for close in (sessions.close_lattice, sessions.close_nbest):
-        with pytest.raises(OptionError, match="lattices=True"):
-            close(session)
-    assert session in sessions

@@ -6,11 +6,7 @@ import naive
 import naive_cases
 import numpy as np
 import pytest
-from oracle_cases import (
-    assert_best,
-    graph_by_files,
-    words_of,
-)
+from oracle_cases import assert_best, graph_by_files, words_of
 
 import wfstdec
 
@@ -26,7 +22,6 @@ def decode(case, graph, backend="cpu", **options):
     return hyp
 
 
-# --------------------------------------------------------------- an example by hand
 HAND = naive_cases.Case(
     tokens=["<blk>", "a", "b"],
     blank="<blk>",
@@ -85,7 +80,6 @@ def test_frames_that_all_topologies_read_alike(topology, text, words, tmp_path):
     assert_best(hyp, naive_cases.solve(case))
 
 
-# -------------------------------------------------------------------- random cases
 @pytest.mark.parametrize("topology", naive.TOPOLOGIES)
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
 @pytest.mark.share(keep=6)
@@ -145,7 +139,6 @@ def test_minimizing_changes_costs_by_its_rounding_only(tmp_path):
             assert words_of(hyp) in best.ties
 
 
-# --------------------------------------------------------------------------- bounds
 BOUNDS = [
     {"beam": 0.0},
     {"beam": 1.0},

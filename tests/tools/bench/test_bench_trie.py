@@ -80,11 +80,3 @@ def test_peers_take_part(bench, capsys):
     assert any(row["decoder"].startswith("flashlight-text") for row in report["rows"])
     told = capsys.readouterr().out
     assert "flashlight-text" in told.split("RTFx: ")[1]
-
-
-# ------------------------------------------------------------------------- verdicts
-def row(decoder, wer, rtfx, **fields):
-    values = {"case": "x", "decoder": decoder, "setting": {"beam": rtfx}, "wer": wer}
-    speed = {"rtfx": rtfx, "rtfx_median": rtfx / 2, "cpu_s": [1 / rtfx, 2 / rtfx]}
-    none = dict.fromkeys(("wer_known", "gap", "own_cost"))
-    return values | speed | none | fields

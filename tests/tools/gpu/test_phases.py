@@ -56,9 +56,3 @@ def test_no_times_where_an_answer_is_not_the_cpus(run, capsys):
     assert "hypotheses are not the CPU's" in capsys.readouterr().out
     status, rows = run("--batches", "2", "--threads", "32")
     assert status == 0 and len(rows) == 2, "a point that was wrong is done again"
-
-
-def row(**more):
-    figures = dict.fromkeys(PHASES, 1.0)
-    base = {"decoder": "ours", "batch": 8, "threads": 128, "ms_per_batch": 1.5}
-    return base | {"rtfx": 10.0, "phases_us": figures} | more

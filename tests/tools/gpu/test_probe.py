@@ -14,13 +14,7 @@ import pytest
 from cuda_emulation.device import EmulatedDevice, compile_kernels, load_library
 from processes import ROOT, on_stand_in
 
-from tools.gpu import (
-    OK_STATUS,
-    UNFIT_STATUS,
-    kernel_resources,
-    log_add,
-    probe_program,
-)
+from tools.gpu import OK_STATUS, UNFIT_STATUS, kernel_resources, log_add, probe_program
 from tools.gpu.assumptions import ASSUMPTIONS
 from tools.gpu.probe_program import PROBE, Machine
 
@@ -123,7 +117,6 @@ def test_an_assumption_that_does_not_hold_is_found(planted):
     assert set(found) == {name} and "expected 0x" in found[name]
 
 
-# -------------------------------------------------------------------- the real compiler
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_120"])
 @pytest.mark.share(keep=1)
@@ -153,7 +146,6 @@ def test_the_kernels_compile_and_are_what_they_ask_for(target):
     assert all(f".entry {name}(" in ptx for name in probe_program.SEARCH.kernels)
 
 
-# --------------------------------------------------------------------------- log_add
 def test_log_add_has_the_bits_that_are_kept():
     a, b = log_add.inputs()
     found = log_add.log_add(a, b)
@@ -168,7 +160,6 @@ def test_log_add_has_the_bits_that_are_kept():
     assert np.abs(gain).max() < 1.2e-7
 
 
-# ----------------------------------------------------------- the step, on a stand-in
 def run(tmp_path, fault, until=None):
     """The probe in a process: (exit status, lines by name, what it printed).
 

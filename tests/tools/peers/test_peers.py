@@ -8,12 +8,7 @@ import pytest
 from noisy_files import SPEECH, TRIE, write_noisy
 
 from tools.peers import compare, ctc
-from tools.peers.interface import (
-    PeerInputs,
-    PeerSearch,
-    import_peer,
-    name_with_version,
-)
+from tools.peers.interface import PeerInputs, PeerSearch, import_peer, name_with_version
 from wfstdec import spelling_lexicon, token_table
 from wfstdec.compare import load_comparison
 from wfstdec.errors import BackendError, OptionError

@@ -7,8 +7,6 @@ That the peers are given our objective is shown on random cases.
 
 import importlib.util
 import math
-import os
-import sys
 from dataclasses import replace
 
 import naive_search
@@ -17,7 +15,6 @@ import numpy as np
 import pytest
 from arpa_texts import arpa_of
 from naive_search_cases import LEXICON, hand
-from processes import python
 
 from tools.peers.interface import PeerInputs
 from wfstdec import TrieDecoder, TrieOptions
@@ -99,7 +96,6 @@ def assert_right(case, backend):
     assert hyp.total_cost == pytest.approx(cost, rel=1e-5)
 
 
-# ------------------------------------------------------------------------- flashlight
 REPEATED = hand("see", lexicon=LEXICON)
 HELD = hand("seaaa", lexicon=LEXICON)
 UNSEPARATED = hand("sea", "-sea|", lexicon=LEXICON, separator="|")
@@ -193,7 +189,6 @@ def test_flashlight_fills_its_beam_with_dead_history(flashlight):
     assert worse != ours(case, "reference").text
 
 
-# ------------------------------------------------------------------ the same objective
 def sure_logprobs(rng, *shape):
     """Log-probs [*shape, V]; most are far from the frame's best."""
     probs = rng.dirichlet(np.full(len(LETTERS), 0.2), shape)
@@ -259,7 +254,6 @@ def test_kaldi_is_given_our_objective(tmp_path):
         assert cost == pytest.approx(hyp.total_cost, rel=1e-4)
 
 
-# ------------------------------------------------- not in the extras: where installed
 NEMO = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("nemo", "torch"))), reason="needs NeMo"
 )
@@ -299,33 +293,6 @@ def padded(cases, rng):
     for case, rows in zip(cases, x, strict=True):
         rows[: len(case.logprobs)] = case.logprobs
     return x, lengths
-
-
-WITH_CUDA = """
-import sys
-import torch
-torch.cuda.is_available = lambda: True
-from tools.peers import nemo_ctc as nemo
-search, model = nemo._load_nemo(torch)
-search, model = sys.modules[search.__module__], sys.modules[model.__module__]
-print(search.cu_call.__module__, model.TRITON_AVAILABLE, hasattr(model, "triton"))
-peer = nemo.NemoPeer.__new__(nemo.NemoPeer)
-peer._torch, peer._order, peer._lm, peer._alpha = torch, [0, 1], None, 1.0
-peer._search = lambda *_, **options: options
-print(peer.search({"beam_size": 4, "beam_threshold": 9.0})["allow_cuda_graphs"])
-"""
-
-
-@NEMO
-def test_nemo_has_its_own_cuda_calls_where_torch_has_cuda(tmp_path):
-    """Modules are NeMo's, no placeholders: all that can be told without a GPU."""
-    for name, text in {"__init__": "jit = lambda f: f", "language": ""}.items():
-        (tmp_path / "triton").mkdir(exist_ok=True)
-        (tmp_path / "triton" / f"{name}.py").write_text(text)
-    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    done = python("-c", WITH_CUDA, env=os.environ | {"PYTHONPATH": path})
-    own = "nemo.core.utils.cuda_python_utils True True\nTrue\n"
-    assert done.stdout == own, done.stderr[-2000:]
 
 
 @NEMO
