@@ -359,9 +359,9 @@ def cut_paths(handle, paths, word, length, complete, before):
     for i in range(len(complete)):
         t, behind = token_splits[i], token_splits[i + 1]
         w, behind_w = label_splits[i], label_splits[i + 1]
-        said, at, hold = token[t:behind], splits[i], behind_w - w
+        spoken, at, hold = token[t:behind], splits[i], behind_w - w
         if tables.kind == BARE:
-            hold = _bare_spans(tables, said, spans[at:])
+            hold = _bare_spans(tables, spoken, spans[at:])
             words[at : at + hold] = SPELLED
             splits[i + 1] = at + hold
         else:
@@ -369,11 +369,11 @@ def cut_paths(handle, paths, word, length, complete, before):
             splits[i + 1] = at + hold
             labels = label_token[w:behind_w]
             if tables.kind == ENDS:
-                _spans_at_ends(tables, said, labels, length[w:behind_w], spans[at:])
+                _spans_at_ends(tables, spoken, labels, length[w:behind_w], spans[at:])
             else:
                 how = complete[i], goes_on, before[1], before[2]
                 of_path, hold, cost, lost = _spans(
-                    tables, said, word[w:behind_w], labels, how
+                    tables, spoken, word[w:behind_w], labels, how
                 )
                 copy_columns(of_path, spans[at:])
         for k in range(at, splits[i + 1]):

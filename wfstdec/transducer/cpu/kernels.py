@@ -286,8 +286,8 @@ def _merge(candidates, slots, is_sum):
         head = candidates[slots[at]]
         if head.best < 0 or c.score > candidates[head.best].score:
             head.best = i
-        added = add_scores(head.total, c.score) if is_sum else max(head.total, c.score)
-        head.total = added
+        total = add_scores(head.total, c.score) if is_sum else max(head.total, c.score)
+        head.total = total
     for i in range(len(candidates)):
         best = candidates[i].best
         if best >= 0:
