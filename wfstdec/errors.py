@@ -16,13 +16,13 @@ class WfstdecError(Exception):
 
 
 class InputError(WfstdecError, ValueError):
-    """Something handed in is wrong; the subclasses say what.
+    """An input is wrong; each subclass names a kind of input.
 
     Attributes:
-        message: What was found, what was expected; without the utterance and the file.
-        utterance: Whose it was: a position in the batch, or the id that the caller gave
-            it; None for no one's. May be set by whoever knows the id.
-        path: The file it was read from, as a string; None until set by whoever read it.
+        message: What was wrong and what was expected, without utterance and file.
+        utterance: The utterance: a position in the batch or the caller's id; None where
+            the input belongs to none. Callers that know the id may set it.
+        path: The file of the input, as a string; None until its reader sets it.
     """
 
     whose = "utterance"

@@ -115,7 +115,7 @@ def test_without_lexicon_model_or_references(demo):
 def test_a_forgotten_separator(demo):
     report = examine(demo, separator=None)
     assert report["separator"].text == (
-        "'<wb>' is 21 % of what is said and no word has it; --separator '<wb>'"
+        "'<wb>' is 21 % of the spoken tokens and no word has it; --separator '<wb>'"
     )
     assert "--separator '<wb>'" in report.commands[0]
 

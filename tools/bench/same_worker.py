@@ -174,7 +174,7 @@ class Cases:
         }
 
     def _stream(self, decoder: Any, frames: int, boosts: Any = None) -> list[Any]:
-        """Decode utterances next to each other, in chunks of so many frames."""
+        """Decode all utterances in parallel sessions, in chunks of `frames` frames."""
         each = boosts or [None] * len(self.arrays)
         sessions = decoder.sessions()
         names = [sessions.open(one) for one in each]

@@ -43,7 +43,7 @@ FRAME_SHIFTS_S = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08)
 RARE_BLANK = 0.1
 """A blank that wins less of the frames is one to look at."""
 OFTEN = 0.02
-"""A token without a word that is this share of what is said is one to look at."""
+"""A token in no word with at least this share of the spoken tokens is reported."""
 PAIRS = (("lexicon", "LM"), ("references", "lexicon"), ("references", "LM"))
 """What goes into what: words of the first that the second lacks are lost."""
 CASED = 0.9
@@ -270,7 +270,7 @@ class _Examination:
         if self.between:
             [token] = self.between
             share = counts.run_share(token, blank)
-            text = f"{names[token]!r} is {percent(share)} of what is said"
+            text = f"{names[token]!r} is {percent(share)} of the spoken tokens"
             if share >= OFTEN:
                 self._add("separator", "ok", text)
             else:
@@ -292,7 +292,7 @@ class _Examination:
                 self._add("separator", "ok", text)
                 return
             token, won = found[0], percent(counts.run_share(found[0], blank))
-            text = f"{names[token]!r} is {won} of what is said{where}"
+            text = f"{names[token]!r} is {won} of the spoken tokens{where}"
             text += f"; --separator {names[token]!r}"
             self._add("separator", "look", text)
         self.between, self.flags["--separator"] = [token], names[token]
@@ -313,9 +313,9 @@ class _Examination:
         if not shares:
             self._add("lexicon", "ok", f"{text}; all tokens are in some")
             return
-        # What is said often first: that is where words get lost.
+        # The most frequent first: words get lost there.
         named = examples(
-            f"{tokens.names[token]!r} ({percent(shares[token])} of what is said)"
+            f"{tokens.names[token]!r} ({percent(shares[token])} of the spoken tokens)"
             for token in sorted(shares, key=lambda token: -shares[token])
         )
         often = any(share >= OFTEN for share in shares.values())
