@@ -1,6 +1,6 @@
 """Sixteen floats or integers at once: LLVM's vectors as values of kernels.
 
-    x = load(costs, i)                 # float32 or uint32 [16], from costs[i:]
+    x = load(costs, i)                 # float32, uint32 or uint64 [16], costs[i:]
     near = at_most(x, splat(cutoff))   # uint16, a bit for each
     store(costs, i, select(near, x, splat(float32(np.inf))))
 
@@ -81,6 +81,7 @@ class _Vector(types.Type):
 
 
 _FLOATS, _WHOLES = _Vector(types.float32), _Vector(types.uint32)
+_SETS = _Vector(types.uint64)
 
 
 @register_model(_Vector)
@@ -92,11 +93,11 @@ class _VectorModel(models.PrimitiveModel):
 
 
 def _vector_of(dtype: Any) -> Any:
-    return _FLOATS if dtype == types.float32 else _WHOLES
+    return {types.float32: _FLOATS, types.uint64: _SETS}.get(dtype, _WHOLES)
 
 
 def _element(vector: Any) -> Any:
-    return _F32 if vector.of == types.float32 else _I32
+    return {types.float32: _F32, types.uint64: _I64}.get(vector.of, _I32)
 
 
 def _address(context: Any, builder: Any, kind: Any, args: Any) -> Any:
@@ -117,6 +118,11 @@ def _splat(builder: Any, value: Any) -> Any:
 def _lesser(builder: Any, one: Any, other: Any) -> Any:
     lower = builder.fcmp_ordered("<", one, other, flags=["nnan", "nsz"])
     return builder.select(lower, one, other)
+
+
+def _greater(builder: Any, one: Any, other: Any) -> Any:
+    higher = builder.fcmp_ordered(">", one, other, flags=["nnan", "nsz"])
+    return builder.select(higher, one, other)
 
 
 @intrinsic
@@ -165,8 +171,10 @@ add, subtract, multiply = map(
     _elementwise, (ir.IRBuilder.fadd, ir.IRBuilder.fsub, ir.IRBuilder.fmul)
 )
 """Sums, differences and products of floats."""
-least = _elementwise(_lesser)
-"""The lesser of each two floats, none of which is NaN."""
+least, most = _elementwise(_lesser), _elementwise(_greater)
+"""The lesser or greater of each two floats, none of which is NaN."""
+both, either = _elementwise(ir.IRBuilder.and_), _elementwise(ir.IRBuilder.or_)
+"""Bits of each two integers that both have, or one of them."""
 
 
 @intrinsic
@@ -204,6 +212,98 @@ def has(typing_context: Any, vector: Any, value: Any) -> Any:
         return builder.bitcast(builder.icmp_unsigned("!=", common, zeros), _I16)
 
     return _code(types.uint16(_WHOLES, types.uint32), make)
+
+
+@intrinsic
+def any_bit(typing_context: Any, vector: Any) -> Any:
+    """Bits of the integers that are not 0."""
+
+    def make(builder: Any, vector: Any) -> Any:
+        zeros = ir.Constant(vector.type, [0] * LANES)
+        return builder.bitcast(builder.icmp_unsigned("!=", vector, zeros), _I16)
+
+    return _code(types.uint16(vector), make)
+
+
+@intrinsic
+def count_from(typing_context: Any, first: Any) -> Any:
+    """`first`, a uint32, and the 15 numbers behind it."""
+
+    def make(builder: Any, first: Any) -> Any:
+        lanes = ir.Constant(ir.VectorType(_I32, LANES), list(_EACH))
+        return builder.add(_splat(builder, first), lanes)
+
+    return _code(_WHOLES(types.uint32), make)
+
+
+@intrinsic
+def look_up(typing_context: Any, table: Any, first: Any, levels: Any) -> Any:
+    """Read `table[first + int(level)]`, uint64, for sixteen floats of 0 to below 16."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        sets = builder.load(_address(context, builder, signature.args[0], args))
+        sets.align = 8
+        whole = builder.fptosi(args[2], ir.VectorType(_I32, LANES))
+        index = builder.zext(whole, ir.VectorType(_I64, LANES))
+        # Permutations of eight, a form that LLVM knows as one instruction of AVX-512.
+        kind, wanted = ir.VectorType(_I64, 8), ir.VectorType(_I32, 8)
+        halves = [
+            ir.Constant(wanted, [*range(begin, begin + 8)]) for begin in (0, 8)
+        ]
+        low, high = (builder.shuffle_vector(sets, sets, half) for half in halves)
+        found = []
+        for half in halves:
+            own = builder.shuffle_vector(index, index, half)
+            within = builder.and_(own, ir.Constant(kind, [7] * 8))
+            upper = builder.icmp_unsigned(">", own, ir.Constant(kind, [7] * 8))
+            chosen = [ir.Constant(kind, ir.Undefined)] * 2
+            for lane in range(8):
+                at = builder.extract_element(within, _I32(lane))
+                for h, source in enumerate((low, high)):
+                    value = builder.extract_element(source, at)
+                    chosen[h] = builder.insert_element(chosen[h], value, _I32(lane))
+            found.append(builder.select(upper, chosen[1], chosen[0]))
+        order = ir.Constant(ir.VectorType(_I32, LANES), list(_EACH))
+        return builder.shuffle_vector(*found, order)
+
+    return _SETS(table, types.uint64, _FLOATS), generate
+
+
+@intrinsic
+def store_some(
+    typing_context: Any, array: Any, index: Any, vector: Any, bits: Any
+) -> Any:
+    """Write the lanes whose bit is set to `array[index:]`, in order.
+
+    Any numbers are written behind them, up to `array[index + 16]`.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        element, at = args[2].type.element, args[1]
+        mask = builder.bitcast(args[3], ir.VectorType(ir.IntType(1), LANES))
+        # LLVM 20 stores the second half of sixteen uint64 as if it were aligned.
+        width = 8 if element == _I64 else LANES
+        name = {_F32: "f32", _I32: "i32", _I64: "i64"}[element]
+        kind, chosen = ir.VectorType(element, width), ir.VectorType(ir.IntType(1), width)
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(kind, [kind, chosen, kind]),
+            f"llvm.experimental.vector.compress.v{width}{name}",
+        )
+        for first in range(0, LANES, width):
+            part = ir.Constant(ir.VectorType(_I32, width), [*range(first, first + width)])
+            values = builder.shuffle_vector(args[2], args[2], part)
+            own = builder.shuffle_vector(mask, mask, part)
+            undefined = ir.Constant(kind, ir.Undefined)
+            value = builder.call(function, [values, own, undefined])
+            to = builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
+            builder.store(value, to).align = 4
+            count = builder.ctpop(builder.bitcast(own, ir.IntType(width)))
+            at = builder.add(at, builder.zext(count, _I64))
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64, vector, types.uint16), generate
 
 
 @intrinsic

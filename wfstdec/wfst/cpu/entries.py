@@ -12,7 +12,18 @@ import numpy as np
 from numpy import float32, int64, uint16, uint32, uint64
 
 from wfstdec.jit import inlined, jit, part
-from wfstdec.jit.vectors import STEP, load, select, splat, store
+from wfstdec.jit.vectors import (
+    STEP,
+    below,
+    count_bits,
+    least,
+    load,
+    prefetch,
+    select,
+    splat,
+    store,
+    store_some,
+)
 from wfstdec.search.logprobs import penalised
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.wfst.cpu.arrays import (
@@ -263,6 +274,8 @@ def insert(search, n, record, boost, after):
         one = rows.records[u]
         state.again[n], state.labels[n] = uint32(one.token), one.labels
         state.first[n], state.least[n] = one.first, float32(params.lm_scale * one.least)
+        prefetch(rows.arcs, uint64(one.first))
+        prefetch(rows.epsilons, uint64(one.epsilon))
     state.record[n] = record
     state.blank[n], state.blank_node[n] = _INF, uint32(0)
     state.token[n], state.token_node[n] = _INF, uint32(0)
@@ -313,22 +326,33 @@ def clear_behind(state, n):
 
 
 @inlined
+def _move(array, i, kept, alive):
+    """Move the sixteen elements from `i` on that are alive to `kept` and on."""
+    store_some(array, kept, load(array, i), alive)
+
+
+@inlined
 def compact(search, n):
     """Remove entries without an active state; the new count."""
-    phrases, state, kept = search.phrases, search.state, _ZERO
-    for i in range(n):
-        if state.blank[i] < _INF or state.token[i] < _INF:
-            if kept < uint64(i):
-                state.blank[kept], state.token[kept] = state.blank[i], state.token[i]
-                state.again[kept], state.least[kept] = state.again[i], state.least[i]
-                state.record[kept], state.first[kept] = state.record[i], state.first[i]
-                state.labels[kept], state.ended[kept] = state.labels[i], state.ended[i]
-                state.blank_node[kept] = state.blank_node[i]
-                state.token_node[kept] = state.token_node[i]
-                if phrases is not None:
-                    boost, credit = state.boost[i], state.credit[i]
-                    state.boost[kept], state.credit[kept] = boost, credit
-            kept += _ONE
+    phrases, state, kept, i = search.phrases, search.state, _ZERO, _ZERO
+    clear_behind(state, n)
+    while i < n:
+        alive = below(least(load(state.blank, i), load(state.token, i)), splat(_INF))
+        _move(state.blank, i, kept, alive)
+        _move(state.token, i, kept, alive)
+        _move(state.again, i, kept, alive)
+        _move(state.least, i, kept, alive)
+        _move(state.record, i, kept, alive)
+        _move(state.first, i, kept, alive)
+        _move(state.labels, i, kept, alive)
+        _move(state.ended, i, kept, alive)
+        _move(state.blank_node, i, kept, alive)
+        _move(state.token_node, i, kept, alive)
+        if phrases is not None:
+            _move(state.boost, i, kept, alive)
+            _move(state.credit, i, kept, alive)
+        kept += count_bits(uint64(alive))
+        i += STEP
     state.progress[0].chained = 0
     for i in range(kept):
         record, boost = state.record[i], NO_BOOST

@@ -23,15 +23,25 @@ from wfstdec.boost.kernels import boost_window, deferred_of, may_boost, state_of
 from wfstdec.jit import inlined, part
 from wfstdec.jit.vectors import (
     STEP,
+    add,
+    any_bit,
     at_most,
+    below,
+    both,
     count_bits,
+    count_from,
+    either,
     least,
     least_of,
     load,
+    look_up,
     lowest_bit,
+    most,
+    multiply,
     prefetch,
     splat,
     store,
+    store_some,
     subtract,
     trailing,
 )
@@ -245,24 +255,54 @@ def _list_entries(search, n, least_arc, beam):
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
     sets, per_nat = scratch.live_sets, _levels_per_nat(beam)
-    oov, listed = search.oov, _ZERO
-    for i in range(n):
-        if oov is not None:
-            if state.record[i] & ADDED != _NO_FLAG:
-                continue
-        cost = leaving_cost(rows, state, i)
-        level = _level_of(cost, state.least[i], least_arc, per_nat)
-        live = state.labels[i] & sets[level]
+    oov, listed, base = search.oov, _ZERO, _ZERO
+    while base < n:
+        costs = _leaving_costs(rows, state, base)
+        levels = _levels_of(costs, state, base, least_arc, per_nat)
+        # Of the nodes of an overlay, `labels` is 0.
+        labels, possible = load(state.labels, base), below(costs, splat(_INF))
+        lives = both(labels, look_up(sets, _ZERO, levels))
         if params.has_words:
-            if may_boost(words, row_of(rows, oov, state.record[i])):
-                labels = state.labels[i]
-                among = labels & sets[uint64(LEVELS) + level] & ~live
-                if rows.by_token:
-                    among = _hot_tokens(words, labels, state.first[i], among)
-                live |= among
-        scratch.listed[listed], scratch.live[listed] = uint32(i), live
-        listed += uint64((live != _ZERO) & (cost < _INF))
+            paid = both(labels, look_up(sets, uint64(LEVELS), levels))
+            near = uint64(any_bit(either(lives, paid)) & possible)
+            while near != _ZERO:
+                i = base + trailing(near)
+                near &= near - _ONE
+                level = _level_of(
+                    leaving_cost(rows, state, i), state.least[i], least_arc, per_nat
+                )
+                live = state.labels[i] & sets[level]
+                if may_boost(words, row_of(rows, oov, state.record[i])):
+                    among = state.labels[i] & sets[uint64(LEVELS) + level] & ~live
+                    if rows.by_token:
+                        among = _hot_tokens(
+                            words, state.labels[i], state.first[i], among
+                        )
+                    live |= among
+                scratch.listed[listed], scratch.live[listed] = uint32(i), live
+                listed += uint64(live != _ZERO)
+        else:
+            near = any_bit(lives) & possible
+            store_some(scratch.listed, listed, count_from(uint32(base)), near)
+            store_some(scratch.live, listed, lives, near)
+            listed += count_bits(uint64(near))
+        base += STEP
     return listed
+
+
+@inlined
+def _leaving_costs(rows, state, i):
+    """Lowest cost from which the arcs of sixteen entries' rows leave."""
+    costs = load(state.blank, i)
+    return costs if rows.has_hubs else least(costs, load(state.token, i))
+
+
+@inlined
+def _levels_of(costs, state, i, least_arc, per_nat):
+    """Levels of sixteen entries, as `_level_of`, not rounded down."""
+    above = subtract(add(costs, load(state.least, i)), splat(least_arc))
+    levels = most(multiply(above, splat(per_nat)), splat(float32(0)))
+    return least(levels, splat(float32(LEVELS - 1)))
 
 
 @inlined
