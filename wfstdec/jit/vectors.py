@@ -247,9 +247,7 @@ def look_up(typing_context: Any, table: Any, first: Any, levels: Any) -> Any:
         index = builder.zext(whole, ir.VectorType(_I64, LANES))
         # Permutations of eight, a form that LLVM knows as one instruction of AVX-512.
         kind, wanted = ir.VectorType(_I64, 8), ir.VectorType(_I32, 8)
-        halves = [
-            ir.Constant(wanted, [*range(begin, begin + 8)]) for begin in (0, 8)
-        ]
+        halves = [ir.Constant(wanted, [*range(begin, begin + 8)]) for begin in (0, 8)]
         low, high = (builder.shuffle_vector(sets, sets, half) for half in halves)
         found = []
         for half in halves:
@@ -285,14 +283,19 @@ def store_some(
         # LLVM 20 stores the second half of sixteen uint64 as if it were aligned.
         width = 8 if element == _I64 else LANES
         name = {_F32: "f32", _I32: "i32", _I64: "i64"}[element]
-        kind, chosen = ir.VectorType(element, width), ir.VectorType(ir.IntType(1), width)
+        kind, chosen = (
+            ir.VectorType(element, width),
+            ir.VectorType(ir.IntType(1), width),
+        )
         function = cgutils.get_or_insert_function(
             builder.module,
             ir.FunctionType(kind, [kind, chosen, kind]),
             f"llvm.experimental.vector.compress.v{width}{name}",
         )
         for first in range(0, LANES, width):
-            part = ir.Constant(ir.VectorType(_I32, width), [*range(first, first + width)])
+            part = ir.Constant(
+                ir.VectorType(_I32, width), [*range(first, first + width)]
+            )
             values = builder.shuffle_vector(args[2], args[2], part)
             own = builder.shuffle_vector(mask, mask, part)
             undefined = ir.Constant(kind, ir.Undefined)

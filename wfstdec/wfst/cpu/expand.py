@@ -110,9 +110,9 @@ def expand(search, lowest, beam):
     cheapest = least_of(least(least(c0, c1), least(c2, c3)))
 
     # An arc can survive only if the costs of its entry and token are below this limit:
-    # arcs count as the cheapest arc of the graph, and the slack covers rounding.
+    # arcs count as the cheapest that leaves any entry, and the slack covers rounding.
     cutoff = min(float32(lowest + beam), NO_CUTOFF)
-    least_arc = float32(params.lm_scale * rows.least_cost)
+    least_arc = min(_least_left(rows, state, n), NO_CUTOFF)
     credit = max_insertion_credit(params)
     if phrases is None:
         bonus = top_bonus(params, words)
@@ -298,6 +298,17 @@ def _leaving_costs(rows, state, i):
 
 
 @inlined
+def _least_left(rows, state, n):
+    """The least cost of an entry with its row's cheapest arc."""
+    lowest, i = splat(_INF), _ZERO
+    while i < n:
+        cost = add(_leaving_costs(rows, state, i), load(state.least, i))
+        lowest = least(lowest, cost)
+        i += STEP
+    return least_of(lowest)
+
+
+@inlined
 def _levels_of(costs, state, i, least_arc, per_nat):
     """Levels of sixteen entries, as `_level_of`, not rounded down."""
     above = subtract(add(costs, load(state.least, i)), splat(least_arc))
@@ -314,27 +325,37 @@ def _list_boosted(search, n, least_arc, beam):
     sets, top, listed = scratch.live_sets, state.progress[0].top_credit, _ZERO
     per_nat = _levels_per_nat(beam)
     paid_per_nat = _levels_per_nat(min(float32(beam + top), NO_CUTOFF))
-    for i in range(n):
-        if oov is not None:
-            if state.record[i] & ADDED != _NO_FLAG:
-                continue
-        cost, boost = leaving_cost(rows, state, i), state.boost[i]
-        labels, least_of_row = state.labels[i], state.least[i]
-        level = _level_of(cost, least_of_row, least_arc, per_nat)
-        initial = boost == phrases.initial
-        hot = may_boost(words, row_of(rows, oov, state.record[i]))
-        live = labels & sets[level + uint64(2 * LEVELS) * uint64(initial)]
-        if hot or not initial:
-            paid = float32(float32(cost - state.credit[i]) + top)
-            level = _level_of(paid, least_of_row, least_arc, paid_per_nat)
-            among = labels & sets[uint64(LEVELS) + level] & ~live
-            if not initial:
-                among &= _credited_tokens(phrases, boost, hot)
-            elif rows.by_token:
-                among = _hot_tokens(words, labels, state.first[i], among)
-            live |= among
-        scratch.listed[listed], scratch.live[listed] = uint32(i), live
-        listed += uint64((live != _ZERO) & (cost < _INF))
+    base, second, third = _ZERO, uint64(LEVELS), uint64(2 * LEVELS)
+    while base < n:
+        costs, labels = _leaving_costs(rows, state, base), load(state.labels, base)
+        levels = _levels_of(costs, state, base, least_arc, per_nat)
+        most_live = either(look_up(sets, _ZERO, levels), look_up(sets, third, levels))
+        paid_costs = add(subtract(costs, load(state.credit, base)), splat(top))
+        levels = _levels_of(paid_costs, state, base, least_arc, paid_per_nat)
+        most_live = either(most_live, look_up(sets, second, levels))
+        near = any_bit(both(labels, most_live)) & below(costs, splat(_INF))
+        near = uint64(near)
+        while near != _ZERO:
+            i = base + trailing(near)
+            near &= near - _ONE
+            cost, boost = leaving_cost(rows, state, i), state.boost[i]
+            labels_of_row, least_of_row = state.labels[i], state.least[i]
+            level = _level_of(cost, least_of_row, least_arc, per_nat)
+            initial = boost == phrases.initial
+            hot = may_boost(words, row_of(rows, oov, state.record[i]))
+            live = labels_of_row & sets[level + third * uint64(initial)]
+            if hot or not initial:
+                paid = float32(float32(cost - state.credit[i]) + top)
+                level = _level_of(paid, least_of_row, least_arc, paid_per_nat)
+                among = labels_of_row & sets[second + level] & ~live
+                if not initial:
+                    among &= _credited_tokens(phrases, boost, hot)
+                elif rows.by_token:
+                    among = _hot_tokens(words, labels_of_row, state.first[i], among)
+                live |= among
+            scratch.listed[listed], scratch.live[listed] = uint32(i), live
+            listed += uint64(live != _ZERO)
+        base += STEP
     return listed
 
 
@@ -348,7 +369,7 @@ def _credited_tokens(phrases, boost, hot):
 
 @inlined
 def _level_of(cost, least_of_row, least_arc, per_nat):
-    """Level of an entry: how far its cheapest arc is above the graph's cheapest."""
+    """Level of an entry: how far its cheapest arc is above the cheapest of all."""
     level = float32(float32(cost + least_of_row) - least_arc) * per_nat
     return uint64(int32(min(max(level, float32(0)), float32(LEVELS - 1))))
 

@@ -103,7 +103,6 @@ class RowArrays(NamedTuple):
     start: np.uint32  # the record of state 0, with flags
     blank: np.uint64
     blank_label: np.uint32  # its ilabel
-    least_cost: np.float32  # of all token arcs, at most 0
     least_epsilon: np.float32  # of all epsilon arcs, at most 0
     by_token: bool  # V <= 63, and no token occurs twice in a row
     has_hubs: bool  # an epsilon arc leads from each token to a hub
@@ -144,7 +143,7 @@ def row_graph_of(graph: PackedGraph) -> RowArrays:
         label = np.flatnonzero(graph.oov_exits.return_state != NO_STATE)
         return_state[label] = records.link[graph.oov_exits.return_state[label]]
     laid = _lay_out(product, records, graph.epsilon_rank, num_tokens)
-    *laid_out, least_cost, least_epsilon, by_token = laid
+    *laid_out, least_epsilon, by_token = laid
     names = RowArrays._fields[: len(laid_out)]
     arrays: dict[str, Any] = dict(zip(names, map(read_only, laid_out), strict=True))
     path_arcs = product.path_arcs(num_tokens)
@@ -171,7 +170,6 @@ def row_graph_of(graph: PackedGraph) -> RowArrays:
         start=uint32(records.link[0]),
         blank=uint64(graph.tokens.blank),
         blank_label=uint32(product.blank),
-        least_cost=float32(least_cost),
         least_epsilon=float32(least_epsilon),
         by_token=bool(by_token),
         has_hubs=product.has_hubs,
@@ -276,9 +274,7 @@ def _lay_out(product, states, ranks, num_tokens):
     for r in range(num_rows):
         longest = max(longest, int64(first[r + 1]) - int64(first[r]))
     keys, stack = np.empty(longest, np.uint64), np.empty(STACK, np.int64)
-    least_cost = float32(0)
     for r in range(num_rows):
-        least_cost = min(least_cost, least[r])
         begin, count = int64(first[r]), int64(first[r + 1]) - int64(first[r])
         if not by_token:
             for i in range(count):
@@ -321,7 +317,5 @@ def _lay_out(product, states, ranks, num_tokens):
             inner_arc[at] = len(arcs) + e
             least_epsilon = min(least_epsilon, one.cost)
             at += 1
-    return (
-        *(records, steps, tokens, costs, arc, inner, inner_arc),
-        *(least_cost, least_epsilon, by_token),
-    )
+    bounds = least_epsilon, by_token
+    return records, steps, tokens, costs, arc, inner, inner_arc, *bounds
