@@ -26,6 +26,15 @@ def use_arrays(vectors: ModuleType) -> None:
         "multiply": np.multiply,
         "negative": np.negative,
         "least": np.minimum,
+        "most": np.maximum,
+        "both": np.bitwise_and,
+        "either": np.bitwise_or,
+        "any_bit": lambda vector: _bits_of(vector != 0),
+        "count_from": lambda first: first + np.arange(LANES, dtype=np.uint32),
+        "look_up": lambda table, first, levels: _lanes(table, first)[
+            levels.astype(int)
+        ],
+        "store_some": _store_some,
         "below": lambda one, other: _bits_of(one < other),
         "at_most": lambda one, other: _bits_of(one <= other),
         "equal": lambda one, other: _bits_of(one == other),
@@ -49,6 +58,11 @@ def _lanes(array: np.ndarray, index: Any) -> np.ndarray:
 
 def _store(array: np.ndarray, index: Any, vector: np.ndarray) -> None:
     _lanes(array, index)[:] = vector
+
+
+def _store_some(array: np.ndarray, index: Any, vector: np.ndarray, bits: Any) -> None:
+    kept = vector[[i for i in range(LANES) if int(bits) >> i & 1]]
+    _lanes(array, index)[: len(kept)] = kept
 
 
 def _bits_of(found: np.ndarray) -> np.uint16:
