@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import wfstdec
-from wfstdec.align.options import AlignOptions
+from wfstdec.align.alignment import AlignOptions
 from wfstdec.attention import open_decoder
 from wfstdec.batch.aligning import align_file
 from wfstdec.batch.decoding import BoostLists, Tally, decode_file

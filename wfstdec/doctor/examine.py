@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import shlex
@@ -13,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.checks.inputs import blank_doubt
-from wfstdec.checks.rows import RowKind
-from wfstdec.checks.token_counts import called_separator
+from wfstdec.checks.inputs import Pairs, TokenCounts, blank_doubt, called_separator
+from wfstdec.checks.rows import MOST_ROWS, RowKind, kind_of, row_sums, spread
 from wfstdec.doctor.findings import Finding, Report, Status, examples, percent
-from wfstdec.doctor.model_output import ModelOutput
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
@@ -34,6 +33,8 @@ from wfstdec.text.tokens import TokenTable, read_tokens, token_table
 
 Path = str | os.PathLike[str]
 
+UTTERANCES = 200
+"""Utterances that are examined."""
 WORDS_PER_S = 2.7
 """Words per second of read speech, its pauses included."""
 LIKELY_RATES = 1.3, 4.6
@@ -90,6 +91,55 @@ def examine(
     }
     given = {f: os.fspath(path) for f, path in paths.items() if path is not None}
     return _Examination(given, blank, separator, frame_shift_s).report()
+
+
+@dataclass
+class ModelOutput:
+    """Tokens that win in the frames of some utterances."""
+
+    counts: TokenCounts
+    # The tokens of each utterance's runs, blanks too, int64
+    runs: dict[str, np.ndarray] = field(default_factory=dict)
+    frames: dict[str, int] = field(default_factory=dict)  # Of each utterance
+    kinds: Counter[RowKind] = field(default_factory=Counter)  # Of utterances
+    # The least and the largest ln of the sum of exp(x) of rows
+    sums: tuple[float, float] = (math.inf, -math.inf)
+    # Shapes of arrays that have not V columns
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    transposed: int = 0  # Utterances that came as [V, T]
+
+    @classmethod
+    def of(cls, logprobs: Pairs, num_tokens: int) -> ModelOutput:
+        """Examine the first utterances; their log-probs are [T, V]."""
+        output = cls(TokenCounts(num_tokens))
+        for utterance, array in itertools.islice(logprobs, UTTERANCES):
+            output._add(utterance, array)
+        return output
+
+    def _add(self, utterance: str, array: np.ndarray) -> None:
+        num_tokens = len(self.counts.frames)
+        # Examined nevertheless: all that is wrong is reported at once.
+        if array.shape[1] != num_tokens and array.shape[0] == num_tokens:
+            self.transposed += 1
+            array = array.T
+        if array.shape[1] != num_tokens:
+            self.shapes.append(array.shape)
+            return
+        kind = kind_of(array)
+        if kind is not None:
+            self.kinds[kind] += 1
+            sums = row_sums(spread(array, MOST_ROWS))
+            low, high = self.sums
+            self.sums = min(low, float(sums.min())), max(high, float(sums.max()))
+        if kind == RowKind.TRANSPOSED:  # a square, of as many frames as tokens
+            array = array.T
+        self.runs[utterance] = self.counts.add(array)
+        self.frames[utterance] = len(array)
+
+    def texts(self, without: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
+        """The tokens of each utterance's greedy path, but for some of them."""
+        for utterance, runs in self.runs.items():
+            yield utterance, runs[~np.isin(runs, without)].tolist()
 
 
 @dataclass
