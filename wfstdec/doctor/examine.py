@@ -82,13 +82,8 @@ def examine(
     Returns:
         Findings and command lines. A file that cannot be read is a finding too.
     """
-    paths = {
-        "--tokens": tokens,
-        "--logprobs": logprobs,
-        "--lexicon": lexicon,
-        "--lm": lm,
-        "--ref": ref,
-    }
+    paths = {"--tokens": tokens, "--logprobs": logprobs, "--lexicon": lexicon}
+    paths |= {"--lm": lm, "--ref": ref}
     given = {f: os.fspath(path) for f, path in paths.items() if path is not None}
     return _Examination(given, blank, separator, frame_shift_s).report()
 
@@ -113,28 +108,23 @@ class ModelOutput:
         """Examine the first utterances; their log-probs are [T, V]."""
         output = cls(TokenCounts(num_tokens))
         for utterance, array in itertools.islice(logprobs, UTTERANCES):
-            output._add(utterance, array)
+            # Examined nevertheless: all that is wrong is reported at once.
+            if array.shape[1] != num_tokens and array.shape[0] == num_tokens:
+                output.transposed += 1
+                array = array.T
+            if array.shape[1] != num_tokens:
+                output.shapes.append(array.shape)
+                continue
+            kind = kind_of(array)
+            if kind is not None:
+                output.kinds[kind] += 1
+                (low, high), sums = output.sums, row_sums(spread(array, MOST_ROWS))
+                output.sums = min(low, float(sums.min())), max(high, float(sums.max()))
+            if kind == RowKind.TRANSPOSED:  # a square, of as many frames as tokens
+                array = array.T
+            output.runs[utterance] = output.counts.add(array)
+            output.frames[utterance] = len(array)
         return output
-
-    def _add(self, utterance: str, array: np.ndarray) -> None:
-        num_tokens = len(self.counts.frames)
-        # Examined nevertheless: all that is wrong is reported at once.
-        if array.shape[1] != num_tokens and array.shape[0] == num_tokens:
-            self.transposed += 1
-            array = array.T
-        if array.shape[1] != num_tokens:
-            self.shapes.append(array.shape)
-            return
-        kind = kind_of(array)
-        if kind is not None:
-            self.kinds[kind] += 1
-            sums = row_sums(spread(array, MOST_ROWS))
-            low, high = self.sums
-            self.sums = min(low, float(sums.min())), max(high, float(sums.max()))
-        if kind == RowKind.TRANSPOSED:  # a square, of as many frames as tokens
-            array = array.T
-        self.runs[utterance] = self.counts.add(array)
-        self.frames[utterance] = len(array)
 
     def texts(self, without: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
         """The tokens of each utterance's greedy path, but for some of them."""
@@ -200,11 +190,10 @@ class _Examination:
             # A table that does not name its blank can still be read: frames tell which
             # token it is.
             self.flags["--blank"] = "0"  # unless another one wins frames
-            try:
+            with contextlib.suppress(TokenTableError):
                 self.tokens = read_tokens(path, 0)
-            except TokenTableError:
-                return False
-            return True
+                return True
+            return False
         self._add("tokens", "ok", f"{len(self.tokens)} in {path}")
         if self.named_blank is not None:
             self.flags["--blank"] = str(self.named_blank)
@@ -213,24 +202,22 @@ class _Examination:
     def _read_output(self) -> bool:
         """The log-probs: whether V fits, and what rows sum to."""
         num_tokens = len(self.tokens)
-        output = self._read(
-            "log-probs",
-            "--logprobs",
-            lambda path: ModelOutput.of(open_logprobs(path), num_tokens),
-        )
+
+        def read(path: str) -> ModelOutput:
+            return ModelOutput.of(open_logprobs(path), num_tokens)
+
+        output = self._read("log-probs", "--logprobs", read)
         if output is None:
             return False
         self.output, num_frames = output, output.counts.num_frames
-        status: Status = "wrong"
-        utterances = f"{len(output.runs)} utterances"
+        status, utterances = "wrong", f"{len(output.runs)} utterances"
         if output.shapes:
             shape, hint = output.shapes[0], "; of another model?"
             if shape[1] == num_tokens + 1:
                 hint = f"; the blank comes last and has no name? --blank {num_tokens}"
             text = f"shape {shape}, expected V={num_tokens} as of the tokens{hint}"
         elif output.transposed:
-            text = f"{output.transposed} of {utterances} come as [V, T], expected "
-            text += "[T, V]; transpose them"
+            text = f"{output.transposed} of {utterances} come as [V, T], transpose them"
         elif not num_frames:
             text = "no frames, expected some"
         else:
@@ -243,12 +230,11 @@ class _Examination:
             if kind != RowKind.LOGPROBS:
                 self._add("row sums", "wrong", kind.doubt.removeprefix("logprobs: "))
                 return True
-        if output.kinds:
-            low, high = (math.exp(x) for x in output.sums)
-            text = f"exp of a row sums to {low:.3f} to {high:.3f}"
-            self._add("row sums", "ok", text)
-        else:
-            self._add("row sums", "look", "too few frames to tell")
+        low, high = (math.exp(x) for x in output.sums)
+        text = f"exp of a row sums to {low:.3f} to {high:.3f}"
+        if not output.kinds:
+            text = "too few frames to tell"
+        self._add("row sums", "ok" if output.kinds else "look", text)
         return True
 
     def _check_blank(self) -> None:
@@ -269,15 +255,13 @@ class _Examination:
         if share >= RARE_BLANK:
             self._add("blank", "ok", text)
         else:
-            text += "; long frames, or another token (--blank)?"
-            self._add("blank", "look", text)
+            self._add("blank", "look", f"{text}; another token (--blank)?")
 
     def _read_lexicon(self) -> None:
-        path, separator = self.paths.get("--lexicon"), None
+        path = self.paths.get("--lexicon")
         if path is None:
             return
-        if self.between:
-            separator = self.between[0]
+        separator = self.between[0] if self.between else None
         try:
             self.lexicon = read_lexicon(path, self.tokens, separator=separator)
         except LexiconError as error:
@@ -299,8 +283,8 @@ class _Examination:
         named = examples(repr(name) for name, _ in lacking.most_common())
         return (
             f"{num_bad:,} of {num_entries:,} entries use {len(lacking)} tokens that "
-            f"the token table lacks: {named}; is it of another model? Its first tokens "
-            f"are {examples(map(repr, self.tokens.names))}"
+            f"the token table lacks: {named}; of another model? It begins with "
+            f"{examples(map(repr, self.tokens.names))}"
         )
 
     def _used_tokens(self) -> set[int]:
@@ -321,25 +305,24 @@ class _Examination:
             [token] = self.between
             share = counts.run_share(token, blank)
             text = f"{names[token]!r} is {percent(share)} of the spoken tokens"
-            if share >= OFTEN:
-                self._add("separator", "ok", text)
-            else:
-                self._add("separator", "look", f"{text}; is it the one?")
+            is_often = share >= OFTEN
+            text += "" if is_often else "; is it the one?"
+            self._add("separator", "ok" if is_often else "look", text)
         else:
             where = ""
             if self.lexicon is None:  # only names tell separators from other tokens
-                called = [t for t, name in enumerate(names) if called_separator(name)]
                 found = [
-                    token
-                    for token in called
-                    if token != blank and counts.run_share(token, blank) >= OFTEN
+                    t
+                    for t, name in enumerate(names)
+                    if called_separator(name)
+                    and t != blank
+                    and counts.run_share(t, blank) >= OFTEN
                 ]
             else:
                 found = counts.unused_tokens(names, blank, self._used_tokens())
                 where = " and no word has it"
             if not found:
-                text = "none: no token is said often between words"
-                self._add("separator", "ok", text)
+                self._add("separator", "ok", "none: no token is often between words")
                 return
             token, won = found[0], percent(counts.run_share(found[0], blank))
             text = f"{names[token]!r} is {won} of the spoken tokens{where}"
@@ -401,7 +384,7 @@ class _Examination:
         num_words, num_frames = 0, counts.num_frames
         if self.references:
             num_words = sum(map(len, self.references.values()))
-            num_frames = sum(self.output.frames[u] for u in self.references)
+            num_frames = sum(map(self.output.frames.__getitem__, self.references))
         elif self.between:  # nearly as many as words
             num_words = int(counts.runs[self.between[0]])
         text = f"{shift_s:g} s" + ("" if self.named_shift_s else " (the default)")
@@ -458,9 +441,9 @@ class _Examination:
             if not (one in self.words and other in self.words):
                 continue
             is_text, known = one == "references", self.words[other]
-            counts = Counter(
-                {w: n for w, n in self.words[one].items() if w not in MARKS}
-            )
+            counts = Counter(self.words[one])
+            for mark in MARKS:
+                del counts[mark]
             missing = Counter({w: n for w, n in counts.items() if w not in known})
             share = 1 - missing.total() / max(counts.total(), 1)
             limits = (0.95, 0.8) if is_text else (0.6, 0.1)
@@ -468,9 +451,7 @@ class _Examination:
             text = f"has {percent(share)} of {counts.total():,} {unit} of the {one}"
             if missing:
                 often = missing.most_common() if is_text else missing.items()
-                named = (
-                    f"{w!r}" + (f" ({n} times)" if n > 1 else "") for w, n in often
-                )
+                named = (f"{w!r}" + f" ({n} times)" * (n > 1) for w, n in often)
                 text += f"; {len(missing):,} it lacks: {examples(named)}"
             self._add(f"{one} in {other}", _graded(share, *limits), text)
 
@@ -502,15 +483,16 @@ class _Examination:
             f"pronunciation, in the {len(counted)} utterances whose words all have some"
         )
         if status != "ok":
-            text += "; are tokens, lexicon, references and log-probs of one model and "
-            text += "task?"
+            text += "; are all files of one model and task?"
         self._add("greedy token errors", status, text)
 
     def _commands(self) -> list[str]:
         """Command lines: to build, to decode, and to tune or to score."""
-        score = [f"wfstdec score {self._line('--ref')} --hyp hyp.txt"]
-        if "--ref" not in self.paths:
-            score = []
+        tune, score = [], []
+        if "--ref" in self.paths:
+            speech = self._line("--logprobs", "--ref")
+            tune = [f"wfstdec tune --graph graph.npz {speech}"]
+            score = [f"wfstdec score {self._line('--ref')} --hyp hyp.txt"]
         # A graph needs both; without them another decoder takes what there is.
         if not {"--lexicon", "--lm"} <= self.paths.keys():
             decoder = "trie" if "--lexicon" in self.paths else "greedy"
@@ -520,10 +502,9 @@ class _Examination:
             return [f"{decode} --output hyp.txt", *score]
         given = self._line("--tokens", "--blank", "--lexicon", "--lm", "--separator")
         more = self._line("--logprobs", "--frame-shift")
-        tune = f"wfstdec tune --graph graph.npz {self._line('--logprobs', '--ref')}"
         return [
             f"wfstdec build {given} --output graph.npz",
-            *([tune] if "--ref" in self.paths else []),
+            *tune,
             f"wfstdec decode --graph graph.npz {more} --output hyp.txt",
             *score,
         ]
