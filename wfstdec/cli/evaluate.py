@@ -27,9 +27,9 @@ from wfstdec.cli.flags import (
     normalizer_of,
 )
 from wfstdec.compare.comparison import Search
-from wfstdec.compare.confidence import SCALES, ScaleTrial, by_speaker, measure
+from wfstdec.compare.quality import SCALES, ScaleTrial, by_speaker, measure
 from wfstdec.compare.models import DecoderSearch
-from wfstdec.compare.oracle import (
+from wfstdec.compare.quality import (
     fewest_errors,
     lattice_errors,
     oracle,

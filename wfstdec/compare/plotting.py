@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wfstdec.compare.comparison import Comparison, Point
-from wfstdec.compare.confidence import Reliability
+from wfstdec.compare.quality import Reliability
 from wfstdec.compare.tuning import Tuning
 from wfstdec.errors import FormatError, OptionError, needs
 from wfstdec.metrics import Interval

@@ -36,7 +36,7 @@ from wfstdec.compare.comparison import (
     Search,
     Setting,
 )
-from wfstdec.compare.oracle import OracleErrors, fewest_errors, lattice_errors
+from wfstdec.compare.quality import OracleErrors, fewest_errors, lattice_errors
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.fst.tlg import peak_memory_gb
@@ -248,35 +248,30 @@ def run(
     """
     _check(searches, repeats, oracle)
     utterances = list(speech.logprobs.values())
-    lists: dict[str | None, Any] = {None: None}
-    lists.update(boosts or {})
-    candidates = [
-        _Candidate(search, setting, name, given)
-        for search in searches
-        for name, by_utterance in lists.items()
-        if name is None or search.takes_boosts
-        for given in [_compiled(search, by_utterance, speech)]
-        for setting in search.settings
-    ]
+    lists: dict[str | None, Any] = {None: None, **(boosts or {})}
+    candidates: list[_Candidate] = []
+    for search in searches:
+        for name, by_utterance in lists.items():
+            if name is None or search.takes_boosts:
+                given = _compiled(search, by_utterance, speech)
+                series = (_Candidate(search, x, name, given) for x in search.settings)
+                candidates += series
     compared = speech.normalizer.words
     counter = PhraseCounter(" ".join(compared(phrase.split())) for phrase in phrases)
     for turn in range(repeats):
         # Back and forth: a machine that slows down affects all alike.
-        for candidate in candidates if turn % 2 == 0 else reversed(candidates):
-            candidate.decode(utterances)
+        for one in candidates if turn % 2 == 0 else reversed(candidates):
+            one.decode(utterances)
             if turn == 0:
-                if candidate is candidates[0]:
-                    speech.check_words(speech.words_of(candidate.outcomes))
-                point = _point(candidate, candidates, speech, counter)
+                if one is candidates[0]:
+                    speech.check_words(speech.words_of(one.outcomes))
+                point = _point(one, candidates, speech, counter)
                 figures = point.series, point.label, point.wer, point.rtfx
                 _log.info("%s, %s: %%WER %.2f, RTFx %.0f", *figures)
-    for candidate in candidates if oracle is not None else ():
-        candidate.count_oracle_errors(speech, oracle or 1)
+    for one in candidates if oracle is not None else ():
+        one.count_oracle_errors(speech, oracle or 1)
     points = [_point(one, candidates, speech, counter) for one in candidates]
-    facts = {
-        search.name: replace(search.facts, takes_boosts=search.takes_boosts)
-        for search in searches
-    }
+    facts = {s.name: replace(s.facts, takes_boosts=s.takes_boosts) for s in searches}
     return Comparison(tuple(points), facts, _facts(speech, counter, repeats))
 
 
@@ -317,9 +312,8 @@ def _check(searches: Sequence[Search], repeats: int, oracle: int | None) -> None
         if value is not None and value < 1:
             raise OptionError(f"{name}={value!r}, expected 1 or more")
     if not searches or not all(search.settings for search in searches):
-        raise OptionError(
-            f"{len(searches)} searches, expected at least one, each with settings"
-        )
+        num = len(searches)
+        raise OptionError(f"{num} searches, expected at least one, each with settings")
     for name, count in Counter(search.name for search in searches).items():
         if count > 1:
             raise OptionError(f"two searches called {name!r}, expected other names")
@@ -332,13 +326,9 @@ def _point(
     counter: PhraseCounter,
 ) -> Point:
     """Make the point of a candidate; its siblings end with the widest."""
-    siblings = [
-        other.outcomes
-        for other in candidates
-        # Settings go from narrow to wide: the last one's costs are the nearest to
-        # exact.
-        if (other.search, other.list_name) == (one.search, one.list_name)
-    ]
+    series = one.search, one.list_name
+    siblings = [x.outcomes for x in candidates if (x.search, x.list_name) == series]
+    # Settings go from narrow to wide: the last one's costs are the nearest to exact.
     widest = siblings[-1] if len(siblings) > 1 else ()
     hypotheses = speech.words_of(one.outcomes)
     score = score_texts(speech.references, hypotheses)

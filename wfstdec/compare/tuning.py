@@ -202,7 +202,7 @@ class Trial:
     @property
     def wer(self) -> float:
         """Word errors per hundred reference words."""
-        return 100.0 * self.errors.total / self.errors.reference_words
+        return self.errors.rate
 
     @property
     def interval(self) -> Interval | None:
