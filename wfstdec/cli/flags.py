@@ -34,7 +34,7 @@ from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.io.results import FORMATS
 from wfstdec.io.subtitles import SubtitleOptions
-from wfstdec.search.options import DEFAULT_LATTICE_BEAM
+from wfstdec.search.options import DEFAULT_LATTICE_BEAM, OpenVocabulary
 from wfstdec.server.limits import Limits
 from wfstdec.text.loading import AUTO
 from wfstdec.text.normalize import Normalizer
@@ -579,6 +579,11 @@ class Command:
             add(parser.add_argument_group(title), names)
 
 
+def changed(default: Any, text: str, **more: Any) -> dict[str, Any]:
+    """Another default and help of a flag, in a command."""
+    return {"default": default, "help": text, **more}
+
+
 def command(flags: str = "", **how: Any) -> Callable[[Any], Command]:
     """Make a command of a function."""
     return lambda run: Command(run, flags, **how)
@@ -615,6 +620,11 @@ def need(args: Args, flags: str, other: str) -> None:
 def normalizer_of(args: Args) -> Normalizer:
     """The rules that `--ignore-case` and `--normalize` ask for."""
     return made_of(Normalizer, args)
+
+
+def open_vocabulary_of(args: Args) -> OpenVocabulary | None:
+    """The costs of words that `--open-vocabulary` gives."""
+    return args.open_vocabulary and OpenVocabulary(*args.open_vocabulary)
 
 
 def limits_of(args: Args) -> Limits:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import wfstdec
-from wfstdec.cli.flags import Args, command, values_of
+from wfstdec.cli.flags import Args, command, open_vocabulary_of, values_of
 from wfstdec.errors import OptionError
 from wfstdec.io.lattices import graph_dot
 from wfstdec.io.outputs import open_output
@@ -37,13 +37,12 @@ def build(args: Args) -> None:
     States, arcs, seconds and memory of each stage are printed on standard error.
     """
     tokens = read_tokens(args.tokens, args.blank)
-    costs = args.open_vocabulary
     graph = wfstdec.build_graph(
         tokens=tokens,
         lexicon=args.lexicon or _spelling_of_words(args, tokens),
         **values_of(args, "lm grammar topology separator separator_optional"),
         **values_of(args, "silence silence_prob unk_cost engine"),
-        open_vocabulary=costs and wfstdec.OpenVocabulary(*costs),
+        open_vocabulary=open_vocabulary_of(args),
         minimize=not args.no_minimize,
         progress=not args.quiet,
     )

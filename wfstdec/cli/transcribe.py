@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from wfstdec.batch.ray import TranscribeRows, are_rows, recording_rows
-from wfstdec.cli.decode import (
-    RESULTS,
-    boosts_for,
-    finish,
-    make_decoder,
-    nbest_of,
-    nbest_options,
-    read_lists,
-    reading_of,
-    run_on_ray,
-)
+from wfstdec.cli.decode import RESULTS, Decoding, finish, make_decoder, run_on_ray
 from wfstdec.cli.flags import (
     AUDIO_MODEL,
     BOOSTS,
@@ -27,7 +18,6 @@ from wfstdec.cli.flags import (
     Args,
     command,
     need,
-    search_options,
     values_of,
 )
 from wfstdec.models import Encoder, load_model
@@ -37,10 +27,9 @@ from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transcription.recordings import find_recordings
 from wfstdec.transcription.transcriber import Transcriber
 
-MODEL = {
-    "metavar": "MODEL",
-    "help": "an ONNX file, a folder of a model, hama, module:function, or .json",
-}
+_MODELS = "an ONNX file, a folder of a model, hama, module:function, or .json"
+MODEL = {"metavar": "MODEL", "help": _MODELS}
+_AUDIO = "files, folders, lists of paths (.txt), manifests (.jsonl)"
 
 
 @command(
@@ -48,11 +37,7 @@ MODEL = {
     "--channel --max-audio-seconds --allow-cut --whole",
     places={
         "acoustic_model": MODEL,
-        "audio": {
-            "metavar": "AUDIO",
-            "nargs": "+",
-            "help": "files, folders, lists of paths (.txt), manifests (.jsonl)",
-        },
+        "audio": {"metavar": "AUDIO", "nargs": "+", "help": _AUDIO},
     },
     decoders=CTC_DECODERS,
     groups={"for --ray": f"--ray {RAY_OPTIONS}"},
@@ -93,24 +78,23 @@ def transcribe(args: Args) -> None:
         run_on_ray(args, rows, _transcribe_rows)
         return
     need(args, RAY_OPTIONS, "--ray")
-    sources, lists = find_recordings(args.audio), read_lists(args)
-    options = search_options(args)
-    how = nbest_options(args, options)  # of the flags as they are before the model
-    transcriber = _transcriber(args, load_acoustic_model(args), options)
-    how["boosts"] = boosts_for(transcriber.decoder, args, lists)
+    sources, asked = find_recordings(args.audio), Decoding(args)
+    how = asked.run_options()  # of the flags as they are before the model
+    transcriber = _transcriber(asked, load_acoustic_model(args))
+    how["boosts"] = asked.boosts(transcriber.decoder)
     finish(transcribe_files(transcriber, sources, args.output, **how), args)
 
 
-def _transcriber(args: Args, model: Encoder, options: Any) -> Transcriber:
-    nbest = nbest_of(options)
+def _transcriber(asked: Decoding, model: Encoder) -> Transcriber:
+    args = asked.args
     return Transcriber(
         model,
-        make_decoder(args, options),
+        make_decoder(args, asked.options),
         cuts=CutOptions(whole_s=args.whole),
         audio=AudioOptions(args.channel, args.max_audio_seconds, args.allow_cut),
         workers=args.workers,
-        nbest=nbest > 1,
-        lattices=reading_of(args, nbest),
+        nbest=asked.nbest > 1,
+        lattices=asked.reading,
     )
 
 
@@ -118,14 +102,10 @@ def _transcribe_rows(args: Args) -> TranscribeRows:
     """The work of an actor: the model, the decoder, and its lists."""
     args = Args(**vars(args))  # the model changes some
     args.workers = args.workers or args.threads
-    options, lists = search_options(args), read_lists(args)
-    model = load_acoustic_model(args)
-    return TranscribeRows(
-        lambda: _transcriber(args, model, options),
-        lambda decoder: boosts_for(decoder, args, lists),
-        nbest=nbest_of(options),
-        keep=args.lattices,
-    )
+    asked, model = Decoding(args), load_acoustic_model(args)
+    transcriber = partial(_transcriber, asked, model)
+    how: Any = {"nbest": asked.nbest, "keep": args.lattices}
+    return TranscribeRows(transcriber, asked.boosts, **how)
 
 
 def load_acoustic_model(args: Args) -> Encoder:

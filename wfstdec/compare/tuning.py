@@ -32,12 +32,7 @@ from wfstdec.metrics import (
 )
 
 WIDTHS = (
-    "beam",
-    "max_active",
-    "min_active",
-    "beam_delta",
-    "beam_size",
-    "token_top_k",
+    *("beam", "max_active", "min_active", "beam_delta", "beam_size", "token_top_k"),
     "blank_skip_threshold",
 )
 """Options that make a search wider as they grow; None is the widest."""
@@ -81,7 +76,16 @@ def parse_grid(
             if name in seen:
                 raise OptionError(f"grid {text!r}: {name} a second time, expected once")
             seen.add(name)
-        values = [_values(x, joined, text, words) for x in right.split(",")]
+        values: list[Any] = []
+        for several in right.split(","):
+            parts = [part.strip() for part in several.split(":")]
+            if len(parts) != len(joined):
+                raise OptionError(
+                    f"grid {text!r}: found {several.strip()!r}, expected {len(joined)} "
+                    "values joined by ':'"
+                )
+            pairs = zip(parts, joined, strict=True)
+            values.append(tuple(_value(part, name in words) for part, name in pairs))
         if len(joined) > 1:
             grid[joined] = values
         else:
@@ -143,24 +147,8 @@ def _width(value: Any) -> tuple[float, ...]:
     return tuple(math.inf if one is None else float(one) for one in values)
 
 
-def _values(
-    text: str, names: tuple[str, ...], whole: str, words: Collection[str]
-) -> tuple[Any, ...]:
-    """The values of options that go together."""
-    parts = [part.strip() for part in text.split(":")]
-    if len(parts) != len(names):
-        raise OptionError(
-            f"grid {whole!r}: found {text.strip()!r}, expected {len(names)} values "
-            "joined by ':'"
-        )
-    return tuple(
-        "none" if part.lower() == "none" and name in words else _value(part)
-        for name, part in zip(names, parts, strict=True)
-    )
-
-
-def _value(text: str) -> Any:
-    constants = {"none": None, "true": True, "false": False}
+def _value(text: str, is_word: bool) -> Any:
+    constants = {"none": "none" if is_word else None, "true": True, "false": False}
     if text.lower() in constants:
         return constants[text.lower()]
     for kind in (int, float):

@@ -210,7 +210,8 @@ class _Examination:
         if output is None:
             return False
         self.output, num_frames = output, output.counts.num_frames
-        status, utterances = "wrong", f"{len(output.runs)} utterances"
+        status: Status = "wrong"
+        utterances = f"{len(output.runs)} utterances"
         if output.shapes:
             shape, hint = output.shapes[0], "; of another model?"
             if shape[1] == num_tokens + 1:
