@@ -154,19 +154,13 @@ class OutputTokens:
 
 def checked(logprobs: Pairs, used: OutputTokens) -> Iterator[tuple[str, np.ndarray]]:
     """Pass utterances on, and warn of what seems wrong with the first ones."""
-    utterances, counts = iter(logprobs), TokenCounts(len(used.tokens))
-    kinds: set[RowKind | None] = set()
+    utterances, check = iter(logprobs), InputCheck(lambda: used)
     for _, (utterance, array) in zip(range(UTTERANCES), utterances, strict=False):
         if array.ndim == 2 and array.shape[1] == len(used.tokens):
-            kind = kind_of(array)
-            if kind in _WRONG and kind not in kinds:
-                warnings.warn(kind.doubt, LogprobWarning, stacklevel=2)
-            kinds.add(kind)
-            middle = max(len(array) - FRAMES, 0) // 2
-            counts.add(array[middle : middle + FRAMES])
+            check.warn_of_kind(array)
+            check.count(array)
         yield utterance, array
-    for doubt in doubts(counts, used):
-        warnings.warn(doubt, LogprobWarning, stacklevel=2)
+    check.warn_of_tokens()
     yield from utterances
 
 
@@ -238,22 +232,33 @@ class InputCheck:
         """Check an utterance's rows, and count its tokens if it is one of the first."""
         if not (self.enabled and isinstance(rows, np.ndarray) and len(rows)):
             return  # on a device
-        if rows.min() < 0:  # what has nothing below 0 is reported by the search
-            kind = kind_of(rows)
-            if kind in _WRONG:
-                self._warn(kind.doubt)
-                return
-        if self._counted >= UTTERANCES:
+        # What has nothing below 0 is reported by the search.
+        if (rows.min() < 0 and self.warn_of_kind(rows)) or self._counted >= UTTERANCES:
             return
+        self.count(rows)
+        if self._counted == UTTERANCES:
+            self.warn_of_tokens()
+
+    def warn_of_kind(self, rows: np.ndarray) -> bool:
+        """Warn of rows [T, V] that are no log-probs; tell whether they are none."""
+        kind = kind_of(rows)
+        if kind in _WRONG:
+            self._warn(kind.doubt)
+        return kind in _WRONG
+
+    def count(self, rows: np.ndarray) -> None:
+        """Count tokens in the middle of rows [T, V]."""
         if not self._counted:
             self._output_tokens = self._outputs()
             self._counts = TokenCounts(len(self._output_tokens.tokens))
         middle = max(len(rows) - FRAMES, 0) // 2
         self._counts.add(rows[middle : middle + FRAMES])
         self._counted += 1
-        if self._counted == UTTERANCES:
-            for doubt in doubts(self._counts, self._output_tokens):
-                self._warn(doubt)
+
+    def warn_of_tokens(self) -> None:
+        """Warn of the blank and of unused tokens, by what was counted."""
+        for doubt in doubts(self._counts, self._output_tokens) if self._counted else ():
+            self._warn(doubt)
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:

@@ -95,9 +95,9 @@ def score(args: Args) -> None:
         ("lattices", args.lattices, open_lattices, lattice_errors),
     ):
         if path:
-            errors, words = oracle(references, read(path), fewest, normalizer)
-            wer, share = 100 * errors / words, f"{errors} / {words}"
-            print(f"%WER {wer:.2f} [ {share} ] of the best in {kind}")
+            least, words = oracle(references, read(path), fewest, normalizer)
+            share = f"{100 * least / words:.2f} [ {least} / {words} ]"
+            print(f"%WER {share} of the best in {kind}")
     if args.confidences:
         sure = read_confidences(args.confidences)
         measured = library.score_confidences(references, sure, normalizer)

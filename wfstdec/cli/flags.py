@@ -483,10 +483,10 @@ def add_decoder_flags(
     """Add the flags of decoders, in groups; those not given are not set."""
     text = (
         f"the search: {', '.join(decoders)}; on a graph, on the trie of a lexicon or "
+        "bare tokens, on bare tokens without a beam"
+        + ("" if of_audio else ", and the last two on --model")
+        + f" (default: {decoders[0]})"
     )
-    text += "bare tokens, on bare tokens without a beam"
-    text += "" if of_audio else ", and the last two on --model"
-    text += f" (default: {decoders[0]})"
     add_flags(parser, "--decoder", choices=decoders, help=text)
     add_flags(parser, "--backend --threads" + ("" if of_audio else " --frame-shift"))
     for flag, text in _OF_THE_MODEL.items() if of_audio else ():
@@ -498,12 +498,11 @@ def add_decoder_flags(
         owners = [owner for owner in all_owners if owner in decoders]
         if not owners or (of_audio and flag_of(name) in _OF_THE_MODEL):
             continue
-        title = f"for --decoder {' or '.join(owners)}"
-        if len(owners) == len(decoders):
-            title = "for all decoders"
-        if title not in groups:
-            groups[title] = parser.add_argument_group(title)
-        add_flags(groups[title], flag_of(name), decoders, default=argparse.SUPPRESS)
+        is_common = len(owners) == len(decoders)
+        of = "all decoders" if is_common else f"--decoder {' or '.join(owners)}"
+        if of not in groups:
+            groups[of] = parser.add_argument_group(f"for {of}")
+        add_flags(groups[of], flag_of(name), decoders, default=argparse.SUPPRESS)
 
 
 def search_options(args: Args) -> Any:

@@ -30,7 +30,7 @@ COMMANDS = {
     "build-lm": ("graphs", "an ARPA file to a language model mapped into memory"),
     "info": ("graphs", "contents of a graph or a saved language model"),
     "decode": ("decode", "log-probs to words with times"),
-    "transcribe": ("transcribe", "audio to words with times, by a model and a decoder"),
+    "transcribe": ("decode", "audio to words with times, by a model and a decoder"),
     "serve": ("serve", "the same for streams and files over the network; a page"),
     "align": ("decode", "a known text and log-probs to times of words"),
     "rescore": ("decode", "another language model, or other scales, on lattices"),
@@ -180,14 +180,14 @@ class _StderrHandler(logging.Handler):
 def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
     """The library's log goes to standard error; as it was before, afterwards."""
     logger = logging.getLogger("wfstdec")
-    level, *before = logger.level, logger.handlers, logger.propagate
+    before = logger.level, logger.handlers, logger.propagate
     logger.setLevel(logging.ERROR if quiet else logging.INFO)
     logger.handlers, logger.propagate = [_StderrHandler()], False
     try:
         yield
     finally:
-        logger.setLevel(level)
-        logger.handlers, logger.propagate = before
+        logger.setLevel(before[0])
+        logger.handlers, logger.propagate = before[1:]
 
 
 def _print(text: str) -> None:

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wfstdec.cli.decode import make_decoder
+from wfstdec.cli.decode import MODEL, load_acoustic_model, make_decoder
 from wfstdec.cli.flags import (
     AUDIO_MODEL,
     CTC_DECODERS,
@@ -23,7 +23,6 @@ from wfstdec.cli.flags import (
     need,
     search_options,
 )
-from wfstdec.cli.transcribe import MODEL, load_acoustic_model
 from wfstdec.errors import BackendError, FormatError, OptionError
 
 KEY_VARIABLE = "WFSTDEC_KEY"

@@ -69,9 +69,9 @@ def plot(comparison: Comparison, path: PathLike | None = None) -> Figure:
             _draw_series(axes, i, name, list(several))
         for i, boosts in enumerate(comparison.lists):
             front = comparison.front(boosts)
-            style = {"color": "#777777", "linewidth": 1.0, "markerfacecolor": "none"}
+            style: Any = {"label": "Pareto front"} if i == 0 else {}
+            style |= {"color": "#777777", "linewidth": 1.0, "markerfacecolor": "none"}
             style |= {"markersize": 11, "zorder": 1}
-            style |= {"label": "Pareto front"} if i == 0 else {}
             axes.plot([p.rtfx for p in front], [p.wer for p in front], "o:", **style)
         facts = comparison.facts
         axes.set_xscale("log")

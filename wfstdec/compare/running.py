@@ -248,10 +248,9 @@ def run(
     """
     _check(searches, repeats, oracle)
     utterances = list(speech.logprobs.values())
-    lists: dict[str | None, Any] = {None: None, **(boosts or {})}
     candidates: list[_Candidate] = []
     for search in searches:
-        for name, by_utterance in lists.items():
+        for name, by_utterance in [(None, None), *(boosts or {}).items()]:
             if name is None or search.takes_boosts:
                 given = _compiled(search, by_utterance, speech)
                 series = (_Candidate(search, x, name, given) for x in search.settings)

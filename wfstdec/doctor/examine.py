@@ -253,10 +253,8 @@ class _Examination:
         share = counts.frame_share(tokens.blank)
         text = f"{tokens.names[tokens.blank]!r}, token {tokens.blank}, wins "
         text += f"{percent(share)} of the frames"
-        if share >= RARE_BLANK:
-            self._add("blank", "ok", text)
-        else:
-            self._add("blank", "look", f"{text}; another token (--blank)?")
+        text += "" if share >= RARE_BLANK else "; another token (--blank)?"
+        self._add("blank", "ok" if share >= RARE_BLANK else "look", text)
 
     def _read_lexicon(self) -> None:
         path = self.paths.get("--lexicon")
@@ -302,34 +300,26 @@ class _Examination:
             return
         if self.lexicon is None and "--lexicon" in self.paths:
             return
-        if self.between:
-            [token] = self.between
-            share = counts.run_share(token, blank)
-            text = f"{names[token]!r} is {percent(share)} of the spoken tokens"
-            is_often = share >= OFTEN
-            text += "" if is_often else "; is it the one?"
-            self._add("separator", "ok" if is_often else "look", text)
-        else:
-            where = ""
+        hint = "; is it the one?"
+        if not self.between:
+            found, hint = counts.unused_tokens(names, blank, self._used_tokens()), ""
             if self.lexicon is None:  # only names tell separators from other tokens
-                found = [
-                    t
-                    for t, name in enumerate(names)
-                    if called_separator(name)
-                    and t != blank
-                    and counts.run_share(t, blank) >= OFTEN
-                ]
-            else:
-                found = counts.unused_tokens(names, blank, self._used_tokens())
-                where = " and no word has it"
+                called = (t for t, name in enumerate(names) if called_separator(name))
+                found = [t for t in called if t != blank]
+                found = [t for t in found if counts.run_share(t, blank) >= OFTEN]
             if not found:
                 self._add("separator", "ok", "none: no token is often between words")
                 return
-            token, won = found[0], percent(counts.run_share(found[0], blank))
-            text = f"{names[token]!r} is {won} of the spoken tokens{where}"
-            text += f"; --separator {names[token]!r}"
-            self._add("separator", "look", text)
-        self.between, self.flags["--separator"] = [token], names[token]
+            self.between = found[:1]
+            hint = "" if self.lexicon is None else " and no word has it"
+            hint += f"; --separator {names[found[0]]!r}"
+        [token] = self.between
+        share = counts.run_share(token, blank)
+        is_fine = named is not None and share >= OFTEN
+        text = f"{names[token]!r} is {percent(share)} of the spoken tokens"
+        status: Status = "ok" if is_fine else "look"
+        self._add("separator", status, text if is_fine else text + hint)
+        self.flags["--separator"] = names[token]
 
     def _check_lexicon(self) -> None:
         """Say how many words there are, and which tokens no word has."""
@@ -337,11 +327,8 @@ class _Examination:
         if lexicon is None:
             return
         known = {*self._used_tokens(), *self.between, tokens.blank}
-        shares = {
-            token: counts.run_share(token, tokens.blank)
-            for token in range(len(tokens))
-            if token not in known
-        }
+        others = sorted(set(range(len(tokens))) - known)
+        shares = {token: counts.run_share(token, tokens.blank) for token in others}
         self.words["lexicon"] = Counter(dict.fromkeys(lexicon.words, 1))
         text = f"{len(set(lexicon.words)):,} words, {len(lexicon):,} pronunciations"
         if not shares:
@@ -401,14 +388,11 @@ class _Examination:
             else:
                 text += f", people say {low:g} to {high:g}"
                 # By ratio: twice as fast is as far off as half as fast.
-                best = min(
-                    FRAME_SHIFTS_S,
-                    key=lambda s: abs(math.log(per_frame / s / WORDS_PER_S)),
-                )
+                likely = per_frame / WORDS_PER_S
+                best = min(FRAME_SHIFTS_S, key=lambda s: abs(math.log(likely / s)))
                 if best != shift_s:
                     shift_s = best
-                    rate = per_frame / best
-                    text += f"; --frame-shift {best:g} gives {rate:.1f}"
+                    text += f"; --frame-shift {best:g} gives {per_frame / best:.1f}"
         self._add("frame shift", status, text)
         if shift_s != 0.02:
             self.flags["--frame-shift"] = f"{shift_s:g}"
@@ -468,11 +452,10 @@ class _Examination:
         ways: dict[str, list[Pronunciation]] = defaultdict(list)
         for word, spelt in zip(lexicon.words, lexicon.pronunciations, strict=True):
             ways[word].append(spelt)
+        given = {u: t for u, t in self.references.items() if ways.keys() >= set(t)}
+        texts = self.output.texts([tokens.blank, *self.between])
         counted = [
-            token_errors(self.references[utterance], path, ways)
-            for utterance, path in self.output.texts([tokens.blank, *self.between])
-            if utterance in self.references
-            and all(word in ways for word in self.references[utterance])
+            token_errors(given[u], path, ways) for u, path in texts if u in given
         ]
         total = sum(count for _, count in counted)
         if not total:
