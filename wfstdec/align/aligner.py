@@ -46,6 +46,7 @@ from wfstdec.errors import (
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
 from wfstdec.search.threads import DeferredSignals
+from wfstdec.text.display import examples
 from wfstdec.text.lexicon import Lexicon, Pronunciation, show, spelling_lexicon
 from wfstdec.text.loading import (
     AUTO,
@@ -60,7 +61,6 @@ from wfstdec.text.pairing import check_words
 from wfstdec.text.tokens import TokenTable
 
 Path = str | os.PathLike[str]
-_NAMED_AT_MOST = 5
 
 
 class ForcedAligner:
@@ -246,13 +246,11 @@ class Transcriber:
             self._known |= self._prons_of(missing)
             missing = [word for word in missing if word not in self._known]
         if missing:
-            some = missing[:_NAMED_AT_MOST]
-            named = ", ".join(f"{show(w)} (word {words.index(w) + 1})" for w in some)
-            more = ", ..." if len(missing) > _NAMED_AT_MOST else ""
+            named = (f"{show(w)} (word {words.index(w) + 1})" for w in missing[:6])
             raise LexiconError(
                 f"the text has {len(missing)} words that the lexicon does not have: "
-                f"{named}{more}; expected its words as they stand there, or g2p for "
-                "others" + self._lacking + self._case_hint(missing)
+                f"{examples(named)}; expected its words as they stand there, or g2p "
+                f"for others{self._lacking}{self._case_hint(missing)}"
             )
         return Transcript(words, tuple(self._known[word] for word in words))
 

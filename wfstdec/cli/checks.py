@@ -119,10 +119,7 @@ def _from_audio(
     _print("\nFrom audio, through the acoustic model in the package hama:")
     transcriber = Transcriber(load_model(recipe / MODEL), decoder)
     sources = find_recordings([recipe / AUDIO])
-    hypotheses = {
-        transcript.name: transcript.hypothesis
-        for transcript in transcriber.run(sources)
-    }
+    hypotheses = {one.name: one.hypothesis for one in transcriber.run(sources)}
     score = _score({name: references[name] for name in hypotheses}, hypotheses)
     for utterance in score.utterances:
         _print(_with_times(utterance, hypotheses[utterance.utterance]))

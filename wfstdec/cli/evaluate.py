@@ -85,8 +85,15 @@ def score(args: Args) -> None:
         check_plot(args.reliability)
     normalizer = normalizer_of(args)
     references, hypotheses = read_text(args.ref), read_text(args.hyp)
+    pairing = Pairing.of(references, hypotheses, _SIDES)
+    pairing.check()
+    if pairing.remedy:
+        _log.warning("%s", pairing.remedy)
     # On texts as they stand: the error can then name the flag that makes them alike.
-    _check_pair(references, hypotheses, normalizer)
+    both = [name for name in references if name in hypotheses]
+    expected = chain.from_iterable(references[name] for name in both)
+    decoded = chain.from_iterable(hypotheses[name] for name in both)
+    check_words(expected, decoded, normalizer, _SIDES)
     references = normalizer.texts(references)
     scored = score_texts(references, normalizer.texts(hypotheses))
     print(report(scored))
@@ -108,22 +115,6 @@ def score(args: Args) -> None:
         errors, rows = utterance.errors, in_columns(utterance.alignment())
         count = f"{errors.total} errors / {errors.reference_words} words"
         print(f"{utterance.utterance}: {count}\n  ref {rows[0]}\n  hyp {rows[1]}")
-
-
-def _check_pair(
-    references: Mapping[str, Sequence[str]],
-    hypotheses: Mapping[str, Sequence[str]],
-    normalizer: wfstdec.Normalizer,
-) -> None:
-    """Check that both are of the same utterances; warn where some are not."""
-    pairing = Pairing.of(references, hypotheses, _SIDES)
-    pairing.check()
-    if pairing.remedy:
-        _log.warning("%s", pairing.remedy)
-    both = [name for name in references if name in hypotheses]
-    expected = chain.from_iterable(references[name] for name in both)
-    decoded = chain.from_iterable(hypotheses[name] for name in both)
-    check_words(expected, decoded, normalizer, _SIDES)
 
 
 def report(score: Score) -> str:

@@ -88,25 +88,17 @@ def name_of(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """A kind of value: integers from a least one on."""
+def _number(
+    kind: Callable[[str], Any], good: Callable[[Any], bool], expected: str
+) -> Callable[[str], Any]:
+    """A kind of value: numbers in a range."""
 
-    def count(text: str) -> int:
-        if (value := int(text)) < least:
-            raise argparse.ArgumentTypeError(
-                f"found {text!r}, expected {least} or more"
-            )
+    def number(text: str) -> Any:
+        if not good(value := kind(text)):
+            raise argparse.ArgumentTypeError(f"found {text!r}, expected {expected}")
         return value
 
-    return count
-
-
-def above_zero(text: str) -> float:
-    """A number above 0, finite."""
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number above 0")
-    return value
+    return number
 
 
 def seconds(text: str) -> float:
@@ -131,7 +123,9 @@ _OPTIONAL = {int: _or_none(int, "count"), float: _or_none(float, "number")}
 _KINDS: dict[str, Any] = {
     **dict.fromkeys("NATS X SECONDS PROB FACTOR S LOW HIGH".split(), float),
     **{"WORD_COST": float, "TOKEN_COST": float, "N": int, "HZ": int},
-    **{"N>0": at_least(1), "N>=0": at_least(0), "NATS>0": above_zero},
+    "N>0": _number(int, lambda x: x > 0, "1 or more"),
+    "N>=0": _number(int, lambda x: x >= 0, "0 or more"),
+    "NATS>0": _number(float, lambda x: 0 < x < math.inf, "a number above 0"),
 }
 """Types of values by the word that stands for them; others are text."""
 
@@ -465,15 +459,13 @@ def _default_shown(name: str, decoders: Collection[str]) -> str:
     """The default of a flag, or those of some decoders, as help shows it."""
     default, defaults = FLAGS[name].get("default"), search_defaults(name_of(name))
     shown = {d: str(x).lower() for d, x in defaults.items() if d in decoders}
+    text = f"{default:g}" if isinstance(default, float) else str(default or "")
     if len(set(shown.values())) > 1:
         text = ", ".join(f"{value} for {d}" for d, value in shown.items())
     elif shown:
         text = next(iter(shown.values()))
     elif isinstance(default, tuple):
-        between = " " if isinstance(default[0], str) else " to "
-        text = between.join(map(str, default))
-    else:
-        text = f"{default:g}" if isinstance(default, float) else str(default or "")
+        text = (" " if isinstance(default[0], str) else " to ").join(map(str, default))
     return f" (default: {text})" if text else ""
 
 
@@ -611,8 +603,8 @@ def need(args: Args, flags: str, other: str) -> None:
     for flag in flags.split():
         value = getattr(args, name_of(flag), None)
         if value not in (None, False, FLAGS[flag].get("default")):
-            shown = f"{flag} {value}" if isinstance(value, int | float) else flag
-            shown = flag if value is True else shown
+            is_number = isinstance(value, int | float) and value is not True
+            shown = f"{flag} {value}" if is_number else flag
             raise OptionError(f"{shown} without {other}, expected both")
 
 

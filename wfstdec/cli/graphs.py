@@ -10,11 +10,11 @@ import numpy as np
 
 import wfstdec
 from wfstdec.cli.flags import Args, command, open_vocabulary_of, values_of
-from wfstdec.doctor.findings import examples
 from wfstdec.errors import OptionError
 from wfstdec.io.lattices import graph_dot
 from wfstdec.io.outputs import open_output
 from wfstdec.jit.cache import AHEAD, ENTRY
+from wfstdec.text.display import few
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import Lexicon, spellable_words, spelling_lexicon
 from wfstdec.text.loading import separator_of
@@ -61,7 +61,7 @@ def _spelling_of_words(args: Args, tokens: TokenTable) -> Lexicon:
     if bad:
         _log.warning(
             "%s: %d of %d words cannot be spelt with the tokens and are left out: %s",
-            *(args.spell, len(bad), len(bad) + len(lexicon), examples(map(repr, bad))),
+            *(args.spell, len(bad), len(bad) + len(lexicon), few(bad, 5)),
         )
     return lexicon
 

@@ -46,7 +46,6 @@ from wfstdec.text.files import PathLike
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"
 
 
 def _give_back() -> None:
@@ -56,24 +55,20 @@ def _give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _status_bytes(name: str) -> int:
-    """A line of the process's status in bytes, 0 where there is none."""
+def _memory_bytes(name: str) -> float:
+    """A line of the process's status, or the peak so far where there is none."""
     text = _STATUS.read_text() if _STATUS.exists() else ""
     line = re.search(rf"^{name}:\s*(\d+)", text, re.MULTILINE)
-    return 1024 * int(line[1]) if line else 0
-
-
-def _peak_bytes() -> float:
-    return _status_bytes("VmHWM") or 1e9 * peak_memory_gb()
+    return 1024.0 * int(line[1]) if line else 1e9 * peak_memory_gb()
 
 
 def _reset_peak() -> bool:
     """Lower the peak to the present, where the system allows that."""
     try:
-        _CLEAR_REFS.write_text(_RESET_PEAK)
+        _CLEAR_REFS.write_text("5")
+        return "VmHWM:" in _STATUS.read_text()
     except OSError:
         return False
-    return _status_bytes("VmHWM") > 0
 
 
 IS_EXACT = _reset_peak()
@@ -91,17 +86,18 @@ class Peak:
     def __enter__(self) -> Peak:
         _give_back()
         _reset_peak()
-        self._before = _peak_bytes()
+        self._before = _memory_bytes("VmHWM")
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.growth_mb = round(max(0, _peak_bytes() - self._before) / 1e6, 2)
+        growth = _memory_bytes("VmHWM") - self._before
+        self.growth_mb = round(max(0, growth) / 1e6, 2)
 
 
 def resident_mb() -> float:
     """The resident set now, megabytes, or its peak so far where unknown."""
     _give_back()  # first, so that freed memory does not count
-    return (_status_bytes("VmRSS") or 1e9 * peak_memory_gb()) / 1e6
+    return _memory_bytes("VmRSS") / 1e6
 
 
 PACKAGES = ("numpy", "numba", "llvmlite", "kaldifst", "kaldi_decoder")

@@ -16,11 +16,12 @@ import numpy as np
 
 from wfstdec.checks.inputs import Pairs, TokenCounts, blank_doubt, called_separator
 from wfstdec.checks.rows import MOST_ROWS, RowKind, kind_of, row_sums, spread
-from wfstdec.doctor.findings import Finding, Report, Status, examples, percent
+from wfstdec.doctor.findings import Finding, Report, Status, percent
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
 from wfstdec.text.arpa import read_arpa
+from wfstdec.text.display import examples
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import (
     MARKS,

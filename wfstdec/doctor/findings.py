@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,9 +54,3 @@ class Report:
 def percent(share: float) -> str:
     """A share for people: `69 %`, `2.6 %`."""
     return f"{100 * share:.{0 if share >= 0.1 or not share else 1}f} %"
-
-
-def examples(names: Iterable[object], most: int = 5) -> str:
-    """The first few of these, and whether there are more."""
-    listed = list(map(str, names))
-    return ", ".join(listed[:most]) + (", ..." if len(listed) > most else "")
