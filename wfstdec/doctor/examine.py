@@ -7,16 +7,16 @@ import itertools
 import math
 import os
 import shlex
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from wfstdec.checks.inputs import Pairs, TokenCounts, blank_doubt, called_separator
 from wfstdec.checks.rows import MOST_ROWS, RowKind, kind_of, row_sums, spread
-from wfstdec.doctor.findings import Finding, Report, Status, percent
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
@@ -33,6 +33,7 @@ from wfstdec.text.lexicon import (
 from wfstdec.text.tokens import TokenTable, read_tokens, token_table
 
 Path = str | os.PathLike[str]
+Status = Literal["ok", "look", "wrong"]
 
 UTTERANCES = 200
 """Utterances that are examined."""
@@ -54,6 +55,52 @@ FOLDED = 0.05
 """What a coverage gains without case, where case is what it lacks."""
 FINE, DOUBTFUL = 0.3, 0.6
 """Error rates of models that fit, and of those that may."""
+_WIDTH = 88
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was looked at."""
+
+    name: str  # What it is about
+    status: Status  # `"ok"`; `"look"`, where only the user can tell; `"wrong"`
+    text: str  # The fault, and its remedy
+
+
+@dataclass(frozen=True)
+class Report:
+    """Findings, in the order of the page that `str()` gives."""
+
+    findings: tuple[Finding, ...]  # All of them
+    # Command lines to take, with the flags that were found
+    commands: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Finding:
+        """The finding of this name."""
+        return {one.name: one for one in reversed(self.findings)}[name]
+
+    @property
+    def is_wrong(self) -> bool:
+        """Tell whether anything is wrong."""
+        return any(finding.status == "wrong" for finding in self.findings)
+
+    def __str__(self) -> str:
+        width = max(len(finding.name) for finding in self.findings)
+        lines = []
+        for finding in self.findings:
+            head = f"{finding.name:{width}}  {finding.status:5}  "
+            lines += textwrap.wrap(
+                head + finding.text, _WIDTH, subsequent_indent=" " * len(head)
+            )
+        if self.commands:
+            first = "mend what is wrong, then" if self.is_wrong else "take"
+            lines += ["", f"{first}:", *(f"  {line}" for line in self.commands)]
+        return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """A share for people: `69 %`, `2.6 %`."""
+    return f"{100 * share:.{0 if share >= 0.1 or not share else 1}f} %"
 
 
 def examine(
