@@ -222,9 +222,7 @@ def _kaldi(models: library.Models, **scales: float) -> list[Search]:
 
 
 def _searches_to_compare(
-    args: Args,
-    models: library.Models,
-    others: Callable[..., Sequence[Search]],
+    args: Args, models: library.Models, others: Callable[..., Sequence[Search]]
 ) -> list[Search]:
     scales = {"lm_scale": args.lm_scale, "word_insertion": args.word_insertion}
     needed = ("graph", "tokens", "greedy", "model", "attention_model")
