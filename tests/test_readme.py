@@ -64,8 +64,7 @@ def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
 
     Those of `serve` up to the point where it would listen.
     """
-    from wfstdec.cli import transcribe
-    from wfstdec.cli.decode import make_decoder
+    from wfstdec.cli.decode import load_acoustic_model, make_decoder, transcribe
     from wfstdec.cli.flags import search_options
     from wfstdec.cli.main import command_named, main, make_parser
 
@@ -75,7 +74,7 @@ def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
     )
     assert copied == "cp -r graphs/librispeech_demo demo && cd demo"
     if all(map(importlib.util.find_spec, ("hama", "soundfile", "soxr"))):
-        commands += commands_in(transcribe.transcribe.examples)
+        commands += commands_in(transcribe.examples)
     shutil.copytree(ROOT / "graphs" / "librispeech_demo", tmp_path / "demo")
     monkeypatch.chdir(tmp_path / "demo")
     (tmp_path / "demo" / "graph.npz").unlink(missing_ok=True)
@@ -88,7 +87,7 @@ def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
     for command in commands_in(command_named("serve").examples)[: len(commands) - 8]:
         args = make_parser("serve").parse_args(shlex.split(command)[1:])
         options = search_options(args)
-        spec = transcribe.load_acoustic_model(args).spec
+        spec = load_acoustic_model(args).spec
         assert make_decoder(args, options).vocabulary.tokens == spec.tokens
 
 

@@ -32,7 +32,7 @@ import numpy as np
 
 import wfstdec
 from wfstdec import BoostEntry, NgramLM, WfstDecoder, WfstOptions
-from wfstdec.compare.oracle import read_lists
+from wfstdec.compare.quality import read_lists
 from wfstdec.errors import WfstdecError
 from wfstdec.fst.openfst import read_words
 from wfstdec.graph.file import fingerprint_of

@@ -12,7 +12,7 @@ from wfstdec import recipes as recipes
 from wfstdec import transcription as transcription
 from wfstdec.align.aligner import ForcedAligner as ForcedAligner
 from wfstdec.align.alignment import Alignment as Alignment
-from wfstdec.align.options import AlignOptions as AlignOptions
+from wfstdec.align.alignment import AlignOptions as AlignOptions
 from wfstdec.attention.decoder import AttentionDecoder as AttentionDecoder
 from wfstdec.attention.model import AttentionModel as AttentionModel
 from wfstdec.attention.options import AttentionOptions as AttentionOptions

@@ -82,6 +82,11 @@ class WordErrors:
         """All errors."""
         return self.insertions + self.deletions + self.substitutions
 
+    @property
+    def rate(self) -> float:
+        """Errors per hundred reference words."""
+        return 100.0 * self.total / self.reference_words
+
     def __add__(self, other: WordErrors) -> WordErrors:
         return WordErrors(*map(add, astuple(self), astuple(other)))
 
@@ -116,7 +121,7 @@ class Score:
     @property
     def wer(self) -> float:
         """Word errors per hundred reference words."""
-        return _percent(self.errors.total, self.errors.reference_words)
+        return self.errors.rate
 
     @property
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
@@ -144,7 +149,7 @@ class Score:
         """`%SER 75.00 [ 30 / 40 ]`: utterances with any error."""
         wrong = sum(score.errors.total > 0 for score in self.utterances)
         count = len(self.utterances)
-        return f"%SER {_percent(wrong, count):.2f} [ {wrong} / {count} ]"
+        return f"%SER {100.0 * wrong / count:.2f} [ {wrong} / {count} ]"
 
     def worst(self, count: int) -> list[UtteranceScore]:
         """Up to `count` utterances that have errors, those with the most first."""
@@ -200,7 +205,7 @@ def wer_gain(
     if len(errors) < 2:
         return None
     mine, theirs = _drawn_wers(np.asarray([errors, others]), words)
-    gain = _percent(int(np.sum(others) - np.sum(errors)), int(np.sum(words)))
+    gain = 100.0 * int(np.sum(others) - np.sum(errors)) / int(np.sum(words))
     return WerGain(gain, _interval(theirs - mine), float(np.mean(mine < theirs)))
 
 
@@ -224,7 +229,3 @@ def _interval(drawn: np.ndarray) -> Interval:
     outside = (100 - _LEVEL) / 2
     low, high = np.percentile(drawn, [outside, 100 - outside])
     return Interval(round(float(low), 4), round(float(high), 4))
-
-
-def _percent(part: int, whole: int) -> float:
-    return 100.0 * part / whole

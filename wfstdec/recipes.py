@@ -14,7 +14,9 @@ import hashlib
 import logging
 import os
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from wfstdec.errors import FormatError
 from wfstdec.fst.tlg import build_graph
@@ -38,9 +40,7 @@ def find_recipe(folder: str | os.PathLike[str] | None = None) -> Path:
     That is in the checkout that the package runs from, or else in the installation.
     """
     installed = Path(sysconfig.get_path("data")) / "share" / "wfstdec" / RECIPE
-    places = [_PACKAGE.parent / RECIPE, installed]
-    if folder is not None:
-        places = [Path(folder)]
+    places = [Path(folder)] if folder else [_PACKAGE.parent / RECIPE, installed]
     for place in places:
         if (place / "tokens.txt").is_file():
             return place
@@ -56,20 +56,14 @@ def build_or_load(
     It is built again when the recipe or anything in this package has changed; where
     the folder cannot be written to, it is not kept, and the log says so.
     """
-    inputs = [recipe / name for name in ("tokens.txt", "lexicon.txt.gz", "lm.arpa.gz")]
-    path = recipe / f"graph_{topology}_{_digest(inputs)}.npz"
+    names = {"tokens": "tokens.txt", "lexicon": "lexicon.txt.gz", "lm": "lm.arpa.gz"}
+    inputs: dict[str, Any] = {part: recipe / name for part, name in names.items()}
+    path = recipe / f"graph_{topology}_{_digest(inputs.values())}.npz"
     if path.exists():
         _log.info("built before: %s", path.name)
         return load_graph(path)
-    tokens, lexicon, arpa = inputs
-    graph = build_graph(
-        tokens=tokens,
-        lexicon=lexicon,
-        lm=arpa,
-        topology=topology,
-        separator=SEPARATOR,
-        progress=progress,
-    )
+    how: Any = {"topology": topology, "separator": SEPARATOR, "progress": progress}
+    graph = build_graph(**inputs, **how)
     try:
         for outdated in recipe.glob(f"graph_{topology}_*.npz"):
             outdated.unlink()
@@ -79,7 +73,7 @@ def build_or_load(
     return graph
 
 
-def _digest(inputs: list[Path]) -> str:
+def _digest(inputs: Iterable[Path]) -> str:
     """Hash the inputs and all our sources, with their places in the package."""
     digest = hashlib.blake2b(digest_size=6)
     for path in inputs:

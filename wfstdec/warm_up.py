@@ -175,12 +175,9 @@ def warm_up(
     root = str(Path(wfstdec.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "wfstdec.warm_up", *ways]
-    done = subprocess.run(
-        command if parts else [*command, _NO_PARTS],
-        env={**os.environ, **(environment or {}), "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
+    command += [] if parts else [_NO_PARTS]
+    env = {**os.environ, **(environment or {}), "PYTHONPATH": path}
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
     if done.returncode:
         last = "".join(done.stderr.splitlines()[-1:])
         raise BackendError(f"warming up {last}")

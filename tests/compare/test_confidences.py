@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wfstdec.compare.confidence import quality, right_words
+from wfstdec.compare.quality import quality, right_words
 from wfstdec.errors import FormatError
 
 

@@ -14,7 +14,7 @@ from wfstdec.compare import (
     score_confidences,
     tune_posterior_scale,
 )
-from wfstdec.compare.confidence import by_speaker, measure
+from wfstdec.compare.quality import by_speaker, measure
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.io import read_confidences
 from wfstdec.lattice import save_lattices

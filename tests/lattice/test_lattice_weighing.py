@@ -15,7 +15,7 @@ from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log
 
 from wfstdec import NgramLM
-from wfstdec.compare.oracle import lattice_errors
+from wfstdec.compare.quality import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.lattice import (

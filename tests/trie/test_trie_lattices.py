@@ -25,7 +25,7 @@ from wfstdec import (
     token_table,
 )
 from wfstdec.batch import LatticeReading
-from wfstdec.compare.oracle import lattice_errors
+from wfstdec.compare.quality import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.lattice import open_lattices, rescored, save_lattices, weighed
 from wfstdec.lattice.arrays import check_lattice

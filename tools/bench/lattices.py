@@ -29,7 +29,7 @@ from tools.bench.cases import Case, Inputs, lattice_flags, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
 from tools.bench.timing import Turns
-from wfstdec.compare.oracle import lattice_errors
+from wfstdec.compare.quality import lattice_errors
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.compact import compact_lattice
 from wfstdec.lattice.nbest import nbest_paths

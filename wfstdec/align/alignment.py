@@ -1,4 +1,4 @@
-"""Alignment of a text: words and tokens with times, confidences, and misfits."""
+"""Alignment of a text: words and tokens with times, misfits; options of a search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,57 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from wfstdec.search.hypothesis import HasWords, Token, Word, seconds, words_as_dicts
+from wfstdec.search.options import MAX_NATS, CheckedOptions, is_between
 from wfstdec.text.display import shortened
+
+
+@dataclass(frozen=True)
+class AlignOptions(CheckedOptions):
+    """Options of `ForcedAligner`; costs are in nats, lower is better.
+
+        total = acoustic + pronunciations and silences
+                + skip_cost * words left out
+                + insert_cost * passages put in + insert_frame_cost * their frames
+
+    Attributes:
+        beam: Partial paths that cost more than the frame's best plus `beam` are
+            dropped. It is widened while no path reaches the end of the text.
+        exact: Search again, with as wide a beam as is needed for a proof that no
+            alignment is cheaper.
+        skip_cost: Words of the text may be left out, at so much each; `None`: they
+            may not.
+        insert_cost: Speech that the text does not have may stand between words, at so
+            much a passage; `None`: it may not.
+        insert_frame_cost: What is said there costs so much more, in each frame, than
+            the most probable token. With 0 a passage would have no reason to end: it
+            would drive the text out of the beam.
+        misfit_below: Words of less confidence may be misfits, and so may frames
+            between words;
+        misfit_nats: they are if they also cost so much more than what the model would
+            have said by itself.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    beam: float = 60.0
+    exact: bool = False
+    skip_cost: float | None = None
+    insert_cost: float | None = None
+    insert_frame_cost: float = 0.3
+    misfit_below: float = 0.2
+    misfit_nats: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        self.check_width("beam")
+        good, expected = is_between(0, MAX_NATS), f"a number of nats, 0 to {MAX_NATS:g}"
+        for name in ("skip_cost", "insert_cost"):
+            self.check(name, good, f"{expected}, or None", optional=True)
+        self.check("insert_frame_cost", good, expected)
+        self.check("misfit_below", is_between(0, 1), "a number from 0 to 1")
+        self.check_width("misfit_nats")
+
 
 MisfitKind = Literal["weak", "speech", "left out", "put in", "not reached"]
 
@@ -33,10 +83,8 @@ class Misfit(NamedTuple):
     def __str__(self) -> str:
         """Summarise in one line for people."""
         first, last = self.first_word + 1, self.end_word
-        where = f"before word {first}"
-        if first <= last:
-            number = f" {first}" if first == last else f"s {first}-{last}"
-            where = f"word{number} {self.text!r}"
+        where = f"word {first}" if first == last else f"words {first}-{last}"
+        where = f"{where} {self.text!r}" if first <= last else f"before word {first}"
         return f"{self.kind}: {where}, {self.start_s:.2f}-{self.end_s:.2f} s"
 
 
@@ -83,24 +131,19 @@ class Alignment(HasWords):
 
     def to_dict(self) -> dict[str, Any]:
         """Words with times and confidences, and misfits, ready for `json.dumps`."""
+        misfits = [misfit._asdict() for misfit in self.misfits]
+        words = words_as_dicts(self.words)
         names = ("total_cost", "excess", "exact", "reached_end", "num_frames")
-        return {
-            "text": self.text,
-            "words": words_as_dicts(self.words),
-            "misfits": [misfit._asdict() for misfit in self.misfits],
-            **{name: getattr(self, name) for name in names},
-        }
+        others = {name: getattr(self, name) for name in names}
+        return {"text": self.text, "words": words, "misfits": misfits, **others}
 
     def __repr__(self) -> str:
         """Show its text, cut where it is long, and whether it fits."""
         fits = "fits" if self.fits else f"{len(self.misfits)} misfits"
-        if not self.reached_end:
-            fits += ", end not reached"
+        fits += "" if self.reached_end else ", end not reached"
         duration = seconds(self.num_frames, self.frame_shift_s)
-        return (
-            f"Alignment({shortened(self.text)}, {len(self.words)} words, "
-            f"{duration:g} s, {fits})"
-        )
+        words = f"{shortened(self.text)}, {len(self.words)} words"
+        return f"Alignment({words}, {duration:g} s, {fits})"
 
     @property
     def fits(self) -> bool:

@@ -9,19 +9,16 @@ A confidence is how near an alignment is to what the model would say by itself:
 
 from __future__ import annotations
 
-import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from wfstdec.align.alignment import Alignment, Misfit, MisfitKind
-from wfstdec.align.options import AlignOptions
-from wfstdec.align.search import STAR, Found
-from wfstdec.align.transcript import Transcript
+from wfstdec.align.alignment import Alignment, AlignOptions, Misfit, MisfitKind
+from wfstdec.align.search import STAR, Found, Transcript
 from wfstdec.search.hypothesis import Hypothesis, seconds
 
 
@@ -72,15 +69,14 @@ def read_alignment(
 ) -> Alignment:
     """Words, tokens and misfits of a path."""
     path = found.hypothesis
+
+    def sure(one: Any, **changes: Any) -> Any:
+        confidence = near.confidence(one.start_frame, one.end_frame)
+        return one._replace(confidence=confidence, **changes)
+
     spoken = [word for word in path.words if word.text != STAR]
     positions = tuple(int(word.text) for word in spoken)
-    words = [
-        word._replace(
-            text=transcript.words[at],
-            confidence=near.confidence(word.start_frame, word.end_frame),
-        )
-        for word, at in zip(spoken, positions, strict=True)
-    ]
+    words = [sure(word, text=transcript.words[int(word.text)]) for word in spoken]
     is_cut = bool(spoken) and not path.reached_final
     if is_cut:  # the audio ends within the last word, or behind it
         start = bisect_left(path.token_frames[0], spoken[-1].start_frame)
@@ -89,17 +85,12 @@ def read_alignment(
         is_cut = not any(left[: len(tokens)] == tokens for tokens, _ in entries)
     if is_cut:
         words[-1] = words[-1]._replace(confidence=0.0)
-    tokens = tuple(
-        token._replace(confidence=near.confidence(token.start_frame, token.end_frame))
-        for token, number in zip(path.tokens, path.token_ids, strict=True)
-        if number != star
-    )
+    numbered = zip(path.tokens, path.token_ids, strict=True)
+    tokens = tuple(sure(token) for token, number in numbered if number != star)
     starts = [token.start_frame for token in tokens]  # in order: words have spans of it
     places = _Places(found, near, transcript.words, options, is_cut)
-    misfits = sorted(
-        itertools.chain(places.by_words(), places.missing()),
-        key=lambda misfit: (misfit.start_frame, misfit.first_word),
-    )
+    misfits = [*places.by_words(), *places.missing()]
+    misfits.sort(key=lambda misfit: (misfit.start_frame, misfit.first_word))
     return Alignment(
         words=tuple(words),
         positions=positions,
@@ -133,24 +124,15 @@ class _Places:
         self, kind: MisfitKind, words: tuple[int, int], frames: tuple[int, int]
     ) -> Misfit:
         shift_s = self.found.hypothesis.frame_shift_s
-        (first_word, end_word), (first, end) = words, frames
-        return Misfit(
-            kind=kind,
-            first_word=first_word,
-            end_word=end_word,
-            text=" ".join(self.transcript[first_word:end_word]),
-            start_s=seconds(first, shift_s),
-            end_s=seconds(end, shift_s),
-            start_frame=first,
-            end_frame=end,
-            confidence=self.near.confidence(first, end),
-        )
+        text = " ".join(self.transcript[slice(*words)])
+        start_s, end_s = (seconds(frame, shift_s) for frame in frames)
+        confidence = self.near.confidence(*frames)
+        return Misfit(kind, *words, text, start_s, end_s, *frames, confidence)
 
     def _is_weak(self, first: int, end: int) -> bool:
-        return (
-            self.near.confidence(first, end) < self.options.misfit_below
-            and self.near.excess(first, end) >= self.options.misfit_nats
-        )
+        near, options = self.near, self.options
+        is_low = near.confidence(first, end) < options.misfit_below
+        return is_low and near.excess(first, end) >= options.misfit_nats
 
     def by_words(self) -> Iterator[Misfit]:
         """Runs of weak words, speech that no word explains, speech put in."""

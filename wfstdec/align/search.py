@@ -29,8 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.align.options import AlignOptions
-from wfstdec.align.transcript import Transcript
+from wfstdec.align.alignment import AlignOptions
 from wfstdec.errors import LogprobError
 from wfstdec.fst.arrays import Arcs, LabelSpace, arcs_of, fst_of
 from wfstdec.fst.lexicon_fst import Fillers, MarkedLexicon, build_lexicon_fst
@@ -60,6 +59,16 @@ WIDENED_AT_MOST = 4
 SMALL = 50_000_000
 """Frames times states: with less, the first wider beam is none at all."""
 _SLACK = 1.0  # nats, far over the rounding of the sums
+
+WeightedPronunciations = tuple[tuple[Pronunciation, float], ...]
+"""The pronunciations of a word and what they cost, nats."""
+
+
+class Transcript(NamedTuple):
+    """The words of a text."""
+
+    words: tuple[str, ...]
+    entries: tuple[WeightedPronunciations, ...]  # The pronunciations of each word
 
 
 def text_graph(

@@ -1,17 +1,21 @@
-"""Check the first utterances of a run, and warn once if they are not log-probs."""
+"""Check the first utterances of a run, and warn once if they are not log-probs.
+
+Tokens that win in frames are counted: is the blank right, is a token in no word? A run
+is a token that wins in frames one after the other. CTC's blank wins many frames, in
+many short runs between all other tokens; silence wins many in few long ones.
+"""
 
 from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wfstdec.checks.rows import FEWEST_ROWS, RowKind, kind_of
-from wfstdec.checks.token_counts import TokenCounts
 from wfstdec.errors import LogprobWarning
 from wfstdec.text.lexicon import is_mark
 from wfstdec.text.tokens import TokenTable
@@ -32,10 +36,88 @@ BATCH_PAIRS = 512
 LEAST_SHARED, MORE_SHARED = 0.1, 1.5
 """Least that neighbours in time share, and its factor over what utterances share."""
 
+FEWEST_FRAMES = 50
+"""Frames needed to judge the blank."""
+RARER = 1 / 3
+"""A blank wins at least this many times the frames of any other token."""
+BLANK_FRAMES, BLANK_RUNS = 0.35, 0.25
+"""Shares of frames and of runs that only a blank has (on real speech: 0.70, 0.45)."""
+FEWEST_RUNS, FEWEST_TIMES = 30, 5
+"""Runs needed in all, and of one token, to judge it."""
+OFTEN = 0.12
+"""Share of runs above which an unused token is reported; letters have up to 0.12."""
+OFTEN_BETWEEN = 0.03
+"""The same of tokens that are called as separators are (on real speech: 0.20)."""
+_BETWEEN = frozenset("| ▁ _ wb space ws boundary sep sil silence sp pau".split())
+
 # Every search reports probabilities by itself.
 _WRONG = frozenset(RowKind) - {RowKind.LOGPROBS, RowKind.PROBABILITIES}
 
 Pairs = Iterable[tuple[str, np.ndarray]]
+
+
+class TokenCounts:
+    """Counts of the tokens that win in frames of log-probs."""
+
+    def __init__(self, num_tokens: int) -> None:
+        # Frames that each token wins, and its runs.
+        self.frames, self.runs = np.zeros((2, num_tokens), np.int64)
+
+    def add(self, logprobs: np.ndarray) -> np.ndarray:
+        """Count the frames of [T, V]; the token of each run, int64."""
+        if not len(logprobs):
+            return np.zeros(0, np.int64)
+        # NumPy finds the largest of float16 slowly.
+        best = logprobs.astype(np.float32, copy=False).argmax(axis=1)
+        runs = best[np.flatnonzero(np.diff(best, prepend=-1))]
+        self.frames += np.bincount(best, minlength=len(self.frames))
+        self.runs += np.bincount(runs, minlength=len(self.runs))
+        return runs
+
+    @property
+    def num_frames(self) -> int:
+        """Frames counted."""
+        return int(self.frames.sum())
+
+    def frame_share(self, token: int) -> float:
+        """The share of the frames that a token wins."""
+        return float(self.frames[token] / max(self.num_frames, 1))
+
+    def run_share(self, token: int, blank: int) -> float:
+        """Share of a token among all runs but those of the blank."""
+        return float(self.runs[token] / max(self.runs.sum() - self.runs[blank], 1))
+
+    def likely_blank(self, blank: int, between: Collection[int] = ()) -> int | None:
+        """A token that behaves as a blank; None where the blank may be right."""
+        other = int(self.frames.argmax())
+        few = self.num_frames < FEWEST_FRAMES
+        if few or self.frames[blank] >= RARER * self.frames[other]:
+            return None
+        wins = self.frame_share(other) >= BLANK_FRAMES
+        alternates = self.runs[other] >= BLANK_RUNS * self.runs.sum()
+        return other if wins and alternates and other not in between else None
+
+    def unused_tokens(
+        self, names: Sequence[str], blank: int, used: Collection[int]
+    ) -> list[int]:
+        """Frequent tokens that are in no word, the most frequent first."""
+        count = self.runs.sum() - self.runs[blank]
+        if count < FEWEST_RUNS:
+            return []
+        return [
+            token
+            for token in np.argsort(-self.runs, kind="stable").tolist()
+            if token != blank
+            and token not in used
+            and self.runs[token] >= FEWEST_TIMES
+            and self.runs[token]
+            >= count * (OFTEN_BETWEEN if called_separator(names[token]) else OFTEN)
+        ]
+
+
+def called_separator(name: str) -> bool:
+    """Tell whether a token's name is one that separators or silence have."""
+    return name.isspace() or name.lower().strip("<>[]") in _BETWEEN
 
 
 @dataclass(frozen=True)
@@ -72,19 +154,13 @@ class OutputTokens:
 
 def checked(logprobs: Pairs, used: OutputTokens) -> Iterator[tuple[str, np.ndarray]]:
     """Pass utterances on, and warn of what seems wrong with the first ones."""
-    utterances, counts = iter(logprobs), TokenCounts(len(used.tokens))
-    kinds: set[RowKind | None] = set()
+    utterances, check = iter(logprobs), InputCheck(lambda: used)
     for _, (utterance, array) in zip(range(UTTERANCES), utterances, strict=False):
         if array.ndim == 2 and array.shape[1] == len(used.tokens):
-            kind = kind_of(array)
-            if kind in _WRONG and kind not in kinds:
-                warnings.warn(kind.doubt, LogprobWarning, stacklevel=2)
-            kinds.add(kind)
-            middle = max(len(array) - FRAMES, 0) // 2
-            counts.add(array[middle : middle + FRAMES])
+            check.warn_of_kind(array)
+            check.count(array)
         yield utterance, array
-    for doubt in doubts(counts, used):
-        warnings.warn(doubt, LogprobWarning, stacklevel=2)
+    check.warn_of_tokens()
     yield from utterances
 
 
@@ -156,22 +232,33 @@ class InputCheck:
         """Check an utterance's rows, and count its tokens if it is one of the first."""
         if not (self.enabled and isinstance(rows, np.ndarray) and len(rows)):
             return  # on a device
-        if rows.min() < 0:  # what has nothing below 0 is reported by the search
-            kind = kind_of(rows)
-            if kind in _WRONG:
-                self._warn(kind.doubt)
-                return
-        if self._counted >= UTTERANCES:
+        # What has nothing below 0 is reported by the search.
+        if (rows.min() < 0 and self.warn_of_kind(rows)) or self._counted >= UTTERANCES:
             return
+        self.count(rows)
+        if self._counted == UTTERANCES:
+            self.warn_of_tokens()
+
+    def warn_of_kind(self, rows: np.ndarray) -> bool:
+        """Warn of rows [T, V] that are no log-probs; tell whether they are none."""
+        kind = kind_of(rows)
+        if kind in _WRONG:
+            self._warn(kind.doubt)
+        return kind in _WRONG
+
+    def count(self, rows: np.ndarray) -> None:
+        """Count tokens in the middle of rows [T, V]."""
         if not self._counted:
             self._output_tokens = self._outputs()
             self._counts = TokenCounts(len(self._output_tokens.tokens))
         middle = max(len(rows) - FRAMES, 0) // 2
         self._counts.add(rows[middle : middle + FRAMES])
         self._counted += 1
-        if self._counted == UTTERANCES:
-            for doubt in doubts(self._counts, self._output_tokens):
-                self._warn(doubt)
+
+    def warn_of_tokens(self) -> None:
+        """Warn of the blank and of unused tokens, by what was counted."""
+        for doubt in doubts(self._counts, self._output_tokens) if self._counted else ():
+            self._warn(doubt)
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:

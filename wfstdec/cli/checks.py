@@ -9,8 +9,8 @@ from pathlib import Path
 
 import wfstdec
 from wfstdec.batch.decoding import BoostLists, Summary, decode_all
-from wfstdec.cli.evaluate import columns, report
-from wfstdec.cli.flags import Args, command, values_of
+from wfstdec.cli.evaluate import in_columns, report
+from wfstdec.cli.flags import Args, changed, command, values_of
 from wfstdec.doctor import examine
 from wfstdec.io.boost_files import read_boosts
 from wfstdec.io.logprobs import open_logprobs
@@ -37,14 +37,10 @@ _print = partial(print, flush=True)  # at once: the log goes to standard error m
     "--lexicon --lm --ref --blank --separator --frame-shift",
     required="--tokens --logprobs",
     changes={
-        "--separator": {
-            "default": None,
-            "help": "token between words (default: by the tables)",
-        },
-        "--frame-shift": {
-            "default": None,
-            "help": "seconds per frame (default: 0.02, or what fits)",
-        },
+        "--separator": changed(None, "token between words (default: by the tables)"),
+        "--frame-shift": changed(
+            None, "seconds per frame (default: 0.02, or what fits)"
+        ),
     },
 )
 def doctor(args: Args) -> int:
@@ -123,10 +119,7 @@ def _from_audio(
     _print("\nFrom audio, through the acoustic model in the package hama:")
     transcriber = Transcriber(load_model(recipe / MODEL), decoder)
     sources = find_recordings([recipe / AUDIO])
-    hypotheses = {
-        transcript.name: transcript.hypothesis
-        for transcript in transcriber.run(sources)
-    }
+    hypotheses = {one.name: one.hypothesis for one in transcriber.run(sources)}
     score = _score({name: references[name] for name in hypotheses}, hypotheses)
     for utterance in score.utterances:
         _print(_with_times(utterance, hypotheses[utterance.utterance]))
@@ -136,16 +129,11 @@ def _from_audio(
 def _with_times(score: UtteranceScore, hypothesis: Hypothesis) -> str:
     """Reference, hypothesis, and the seconds at which its words begin, in columns."""
     starts = iter([f"{word.start_s:.2f}" for word in hypothesis.words])
-    cells = [
-        (ref, hyp, GAP if hyp == GAP else next(starts))
-        for ref, hyp in score.alignment()
-    ]
-    lines = [f"  {score.utterance}"]
-    for name, row in zip(
-        ("ref", "hyp", "s"), zip(*columns(cells), strict=True), strict=True
-    ):
-        lines.append(f"    {name:3}  {' '.join(row).rstrip()}")
-    return "\n".join(lines)
+    pairs = score.alignment()
+    cells = [(ref, hyp, GAP if hyp == GAP else next(starts)) for ref, hyp in pairs]
+    rows = zip(("ref", "hyp", "s"), in_columns(cells), strict=True)
+    lines = [f"    {name:3}  {row}" for name, row in rows]
+    return "\n".join([f"  {score.utterance}", *lines])
 
 
 def _differences(before: Score, after: Score) -> str:

@@ -1,4 +1,4 @@
-"""Commands on log-probs and lattices, and their parts that `transcribe` shares."""
+"""Commands that decode, align and rescore: log-probs, audio, lattices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import wfstdec
-from wfstdec.align.options import AlignOptions
+from wfstdec.align.alignment import AlignOptions
 from wfstdec.attention import open_decoder
 from wfstdec.batch.aligning import align_file
 from wfstdec.batch.decoding import BoostLists, Tally, decode_file
@@ -19,13 +19,16 @@ from wfstdec.batch.ray import (
     DecodeRows,
     RayOptions,
     RowWorker,
+    TranscribeRows,
     are_rows,
     logprob_rows,
+    recording_rows,
     run_rows,
 )
 from wfstdec.boost.g2p import G2p
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.cli.flags import (
+    AUDIO_MODEL,
     BOOSTS,
     CTC_DECODERS,
     DECODERS,
@@ -37,6 +40,7 @@ from wfstdec.cli.flags import (
     RUN,
     SUBTITLES,
     Args,
+    changed,
     command,
     flag_of,
     given_of,
@@ -44,11 +48,12 @@ from wfstdec.cli.flags import (
     name_of,
     need,
     normalizer_of,
+    open_vocabulary_of,
     search_options,
     values_of,
 )
 from wfstdec.errors import OptionError
-from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrase_weights
+from wfstdec.io.boost_files import read_boosts, read_phrase_weights
 from wfstdec.io.journal import Restart
 from wfstdec.io.lattices import KaldiLatticeWriter
 from wfstdec.io.logprobs import open_logprobs
@@ -56,27 +61,26 @@ from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SUBTITLES as SUBTITLE_FORMATS
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.file import LatticeWriter
+from wfstdec.models import Encoder, load_model
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.files import digest
+from wfstdec.transcription.encoding import AudioOptions
+from wfstdec.transcription.files import transcribe_files
+from wfstdec.transcription.pieces import CutOptions
+from wfstdec.transcription.recordings import find_recordings
+from wfstdec.transcription.transcriber import Transcriber
 
-_Lists = tuple[BoostFile | None, BoostFile | None]
 RESULTS = {"help": "results: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid"}
 """Of `--output`."""
+_MODELS = "an ONNX file, a folder of a model, hama, module:function, or .json"
+MODEL = {"metavar": "MODEL", "help": _MODELS}
+_AUDIO = "files, folders, lists of paths (.txt), manifests (.jsonl)"
 _MISFITS_AT_MOST = 20
-
-
-_PHRASE_FIELDS = {
-    "phrase_context": "c0",
-    "phrase_depth": "beta",
-    "phrase_unknown": "outside_cost",
-}
-_SUBTITLE_FIELDS = {
-    "subtitle_chars": "max_chars",
-    "subtitle_lines": "max_lines",
-    "subtitle_seconds": "max_s",
-    "subtitle_pause": "pause_s",
-}
-"""Fields of `PhraseOptions` and `SubtitleOptions` by the names of their flags."""
+_PHRASE_FIELDS = {"context": "c0", "depth": "beta", "unknown": "outside_cost"}
+_SUBTITLE_FIELDS = dict(
+    chars="max_chars", lines="max_lines", seconds="max_s", pause="pause_s"
+)
+"""Fields of `PhraseOptions` and `SubtitleOptions` by the ends of their flags."""
 _NO_SETTINGS = frozenset(
     "command output quiet threads workers strict resume overwrite "
     "ray actors gpus_per_actor batch_rows file_rows".split()
@@ -131,27 +135,95 @@ def decode(args: Args) -> None:
         run_on_ray(args, rows, _decode_rows)
         return
     need(args, RAY_OPTIONS, "--ray")
-    # Everything small is read, and refused, before a graph is loaded.
-    options = search_options(args)
-    how = nbest_options(args, options)
-    reading, lists = reading_of(args, how["nbest"]), read_lists(args)
-    logprobs = open_logprobs(args.logprobs)
-    decoder = make_decoder(args, options)
-    how |= {"boosts": boosts_for(decoder, args, lists), "lattices": reading}
+    asked = Decoding(args)
+    how, logprobs = asked.run_options(), open_logprobs(args.logprobs)
+    decoder = make_decoder(args, asked.options)
+    how |= {"boosts": asked.boosts(decoder), "lattices": asked.reading}
     finish(decode_file(decoder, logprobs, args.output, **how), args)
 
 
 def _decode_rows(args: Args) -> DecodeRows:
     """The work of an actor: the decoder that the flags ask for, and its lists."""
-    options, lists = search_options(args), read_lists(args)
-    nbest = nbest_of(options)
-    return DecodeRows(
-        make_decoder(args, options),
-        lambda decoder: boosts_for(decoder, args, lists),
-        nbest=nbest,
-        lattices=reading_of(args, nbest),
-        keep=args.lattices,
+    asked = Decoding(args)
+    how: Any = {"lattices": asked.reading, "keep": args.lattices}
+    decoder = make_decoder(args, asked.options)
+    return DecodeRows(decoder, asked.boosts, nbest=asked.nbest, **how)
+
+
+@command(
+    f"--output --format {SUBTITLES} {RUN} {BOOSTS} --lattices {READING} {AUDIO_MODEL} "
+    "--channel --max-audio-seconds --allow-cut --whole",
+    places={
+        "acoustic_model": MODEL,
+        "audio": {"metavar": "AUDIO", "nargs": "+", "help": _AUDIO},
+    },
+    decoders=CTC_DECODERS,
+    groups={"for --ray": f"--ray {RAY_OPTIONS}"},
+    changes={"--output": RESULTS},
+    common="--graph --decoder --output --tokens --blank --sample-rate --lm-scale "
+    "--beam --boost --resume",
+    # They run in `graphs/librispeech_demo`, once a graph is there.
+    examples=r"""
+  wfstdec transcribe model.json audio --graph graph.npz --output words.jsonl
+  wfstdec transcribe model.json audio/1462-170142-0030.mp3 --graph graph.npz \
+      --lm-scale 0.8 --boost boosts.txt --output words.srt
+""",
+)
+def transcribe(args: Args) -> None:
+    r"""Transcribe audio: recordings of any length to words with times, or subtitles.
+
+        wfstdec transcribe model.onnx talk.mp3 --graph graph.npz --lm-scale 0.8
+        wfstdec transcribe model.onnx calls/ --tokens tokens.txt --blank '<blank>' \
+            --sample-rate 16000 --graph graph.npz --output calls.jsonl
+        wfstdec transcribe model.onnx hour.flac --decoder trie --lexicon ... --lm ... \
+            --output hour.srt
+
+    MODEL is an ONNX file, a folder of a model, 'hama', 'module:function', or a .json
+    file that names the model's tokens as the graph does. AUDIO are files, folders,
+    lists of paths (.txt), Kaldi's .scp, or manifests (.jsonl, as NeMo has them). The
+    graph, or --lexicon, has to be over the model's tokens. Long recordings are cut
+    where nobody speaks, and each piece is then encoded whole. A recording with a fault
+    is named and left out, and the exit code is 1. Results of a run that was stopped
+    stay next to --output, and --resume continues from there.
+
+    On a Ray cluster (--ray) AUDIO may also be rows: Parquet, or shards of WebDataset;
+    --output is a folder of Parquet.
+    """
+    if args.ray is not None:
+        rows = args.audio
+        if not are_rows(rows):
+            rows = list(recording_rows(find_recordings(rows)))
+        run_on_ray(args, rows, _transcribe_rows)
+        return
+    need(args, RAY_OPTIONS, "--ray")
+    sources, asked = find_recordings(args.audio), Decoding(args)
+    how = asked.run_options()  # of the flags as they are before the model
+    transcriber = _transcriber(asked, load_acoustic_model(args))
+    how["boosts"] = asked.boosts(transcriber.decoder)
+    finish(transcribe_files(transcriber, sources, args.output, **how), args)
+
+
+def _transcriber(asked: Decoding, model: Encoder) -> Transcriber:
+    args = asked.args
+    return Transcriber(
+        model,
+        make_decoder(args, asked.options),
+        cuts=CutOptions(whole_s=args.whole),
+        audio=AudioOptions(args.channel, args.max_audio_seconds, args.allow_cut),
+        workers=args.workers,
+        nbest=asked.nbest > 1,
+        lattices=asked.reading,
     )
+
+
+def _transcribe_rows(args: Args) -> TranscribeRows:
+    """The work of an actor: the model, the decoder, and its lists."""
+    args = Args(**vars(args))  # the model changes some
+    args.workers = args.workers or args.threads
+    asked, model = Decoding(args), load_acoustic_model(args)
+    transcriber = partial(_transcriber, asked, model)
+    how: Any = {"nbest": asked.nbest, "keep": args.lattices}
+    return TranscribeRows(transcriber, asked.boosts, **how)
 
 
 @command(
@@ -161,11 +233,11 @@ def _decode_rows(args: Args) -> DecodeRows:
     "--insert-frame-cost --frame-shift",
     required="--tokens --logprobs --ref",
     changes={
-        "--beam": {
-            "default": AlignOptions.beam,
-            "help": "beam width in nats; widened where the text does not fit "
+        "--beam": changed(
+            AlignOptions.beam,
+            "beam width in nats; widened where the text does not fit "
             f"(default: {AlignOptions.beam:g})",
-        }
+        )
     },
 )
 def align(args: Args) -> None:
@@ -193,15 +265,14 @@ def align(args: Args) -> None:
     )
     summary = align_file(aligner, args.logprobs, args.ref, args.output, **how)
     shown = [] if args.quiet else list(summary.misfits.items())[:_MISFITS_AT_MOST]
-    for utterance, misfits in shown:
-        for misfit in misfits:
-            print(f"{utterance}: {misfit}", file=sys.stderr)
+    lines = [f"{utterance}: {one}\n" for utterance, misfits in shown for one in misfits]
     if shown and (more := len(summary.misfits) - len(shown)):
-        print(f"... and {more} more", file=sys.stderr)
+        lines.append(f"... and {more} more\n")
+    sys.stderr.writelines(lines)
     finish(summary, args)
 
 
-_OF_THE_SEARCH = "(default: that of the search)"
+_OURS = "(default: the search's)"
 
 
 @command(
@@ -210,15 +281,11 @@ _OF_THE_SEARCH = "(default: that of the search)"
     required="--lattices",
     changes={
         "--lattices": GIVEN_LATTICES,
-        "--lm-scale": {
-            "default": None,
-            "help": f"factor of the costs of --lm, or of the graph {_OF_THE_SEARCH}",
-        },
-        "--word-insertion": {
-            "default": None,
-            "help": f"cost of each word; above 0 penalises {_OF_THE_SEARCH}",
-        },
-        "--nbest": {"default": 1, "help": "different texts of each utterance"},
+        "--lm-scale": changed(None, f"factor of costs of --lm, or graph {_OURS}"),
+        "--word-insertion": changed(
+            None, f"cost of each word; above 0 penalises {_OURS}"
+        ),
+        "--nbest": changed(1, "different texts of each utterance"),
     },
 )
 def rescore(args: Args) -> None:
@@ -258,13 +325,29 @@ def make_decoder(args: Args, options: Any) -> Decoder:
     if "g2p" in INPUTS[kind]:
         given["g2p"] = g2p_of(args)
         given.pop("g2p_phones", None)
-    if given.get("open_vocabulary"):
-        given["open_vocabulary"] = wfstdec.OpenVocabulary(*given["open_vocabulary"])
+    if "open_vocabulary" in given:
+        given["open_vocabulary"] = open_vocabulary_of(args)
     given |= {"options": options, "frame_shift_s": args.frame_shift}
     given |= values_of(args, "backend threads")
     if kind not in CTC_DECODERS:
         return open_decoder(kind, **given)
     return getattr(wfstdec, f"{kind.title()}Decoder")(**given)
+
+
+def load_acoustic_model(args: Args) -> Encoder:
+    """Load the model; its tokens, blank and frame shift become those of the decoder."""
+    given = vars(args)
+    model = load_model(
+        args.acoustic_model,
+        given.pop("tokens", None),
+        given.pop("blank", None),
+        frame_shift_s=given.get("frame_shift"),
+        **values_of(args, "sample_rate kind logits"),
+    )
+    args.frame_shift = model.spec.frame_shift_s
+    if args.decoder != "wfst":  # whose graph has a table
+        args.tokens = model.spec.tokens
+    return model
 
 
 def g2p_of(args: Args) -> G2p | None:
@@ -274,43 +357,53 @@ def g2p_of(args: Args) -> G2p | None:
     return None if source is None else G2p(source, getattr(args, "g2p_phones", None))
 
 
-def read_lists(args: Args) -> _Lists:
-    """Read the files of `--boost` and `--phrases`."""
-    need(args, PHRASES, "--phrases")
-    return (
-        read_boosts(args.boost) if args.boost else None,
-        read_phrase_weights(args.phrases) if args.phrases else None,
-    )
+class Decoding:
+    """What flags of decoding ask for.
 
+    Everything small is read, and refused, before a graph or a model is loaded.
+    """
 
-def boosts_for(decoder: Decoder, args: Args, lists: _Lists) -> BoostLists:
-    """The lists for a decoder."""
-    words, phrases = lists
-    if words is not None and not decoder.vocabulary.words:
-        raise OptionError(
-            f"--boost {args.boost} for a decoder that has no words, expected --phrases"
+    def __init__(self, args: Args) -> None:
+        self.args, self.options = args, search_options(args)
+        # Searches without a beam have no option for it.
+        self.nbest = getattr(self.options, "nbest", None) or 1
+        self.reading = reading_of(args, self.nbest)
+        need(args, PHRASES, "--phrases")
+        self._words = read_boosts(args.boost) if args.boost else None
+        self._phrases = read_phrase_weights(args.phrases) if args.phrases else None
+
+    def boosts(self, decoder: Decoder) -> BoostLists:
+        """The lists for a decoder."""
+        args, words, phrases = self.args, self._words, self._phrases
+        if words is not None and not decoder.vocabulary.words:
+            raise OptionError(
+                f"--boost {args.boost} for a decoder that has no words, expected "
+                "--phrases"
+            )
+        if phrases is None:
+            return BoostLists(words)
+        given = _renamed(args, "phrase", _PHRASE_FIELDS)
+        compiler = decoder.phrase_compiler(
+            PhraseOptions(**given, weights_are_totals=args.phrase_totals),
+            unit=args.phrase_unit,
+            boundary=args.phrase_boundary,
+            sentencepiece_model=args.sentencepiece_model,
         )
-    if phrases is None:
-        return BoostLists(words)
-    given = _renamed(args, _PHRASE_FIELDS)
-    compiler = decoder.phrase_compiler(
-        PhraseOptions(**given, weights_are_totals=args.phrase_totals),
-        unit=args.phrase_unit,
-        boundary=args.phrase_boundary,
-        sentencepiece_model=args.sentencepiece_model,
-    )
-    return BoostLists(words, phrases, compiler)
+        return BoostLists(words, phrases, compiler)
+
+    def run_options(self) -> dict[str, Any]:
+        """Arguments of runs: also n-best lists, and the file of lattices."""
+        how = run_options(self.args, "lattices")
+        result_writer(how["format"], nbest=self.nbest)  # it may refuse lists
+        lattices = self.args.lattices
+        keep = LatticeWriter(lattices) if lattices else None
+        return {**how, "nbest": self.nbest, "keep": keep}
 
 
-def _renamed(args: Args, fields: Mapping[str, str]) -> dict[str, Any]:
+def _renamed(args: Args, start: str, fields: Mapping[str, str]) -> dict[str, Any]:
     """The values of flags that were given, by the names of fields."""
-    values = {name: getattr(args, flag) for flag, name in fields.items()}
+    values = {name: getattr(args, f"{start}_{end}") for end, name in fields.items()}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def nbest_of(options: Any) -> int:
-    """Length of n-best lists; searches without a beam have no option for it."""
-    return getattr(options, "nbest", None) or 1
 
 
 def reading_of(args: Args, nbest: int) -> LatticeReading | None:
@@ -343,11 +436,11 @@ def restart_of(args: Args, output: str | None = None) -> Restart:
 def run_options(args: Args, output: str | None = None) -> dict[str, Any]:
     """Arguments of runs that write results; `output` is a flag of another output."""
     format = format_named(args.format, args.output)
-    subtitles = _renamed(args, _SUBTITLE_FIELDS)
+    subtitles = _renamed(args, "subtitle", _SUBTITLE_FIELDS)
     if subtitles and format not in SUBTITLE_FORMATS:
-        flag = next(one for one in _SUBTITLE_FIELDS if getattr(args, one) is not None)
+        given = (f for f in SUBTITLES.split() if getattr(args, name_of(f)) is not None)
         known = " or ".join(SUBTITLE_FORMATS)
-        raise OptionError(f"{flag_of(flag)} with format {format}, expected {known}")
+        raise OptionError(f"{next(given)} with format {format}, expected {known}")
     return {
         "format": format,
         "subtitles": SubtitleOptions(**subtitles) if subtitles else None,
@@ -355,15 +448,6 @@ def run_options(args: Args, output: str | None = None) -> dict[str, Any]:
         "restart": restart_of(args, output),
         "progress": not args.quiet,
     }
-
-
-def nbest_options(args: Args, options: Any) -> dict[str, Any]:
-    """Arguments of runs that decode: also n-best lists, and the file of lattices."""
-    how, nbest = run_options(args, "lattices"), nbest_of(options)
-    # Refused before a graph is loaded.
-    result_writer(how["format"], nbest=nbest)
-    keep = LatticeWriter(args.lattices) if args.lattices else None
-    return {**how, "nbest": nbest, "keep": keep}
 
 
 def finish(summary: Tally, args: Args) -> None:

@@ -20,23 +20,26 @@ from wfstdec.cli.flags import (
     INPUTS,
     PHRASES,
     Args,
+    changed,
     command,
     flag_of,
     made_of,
     need,
     normalizer_of,
+    open_vocabulary_of,
 )
 from wfstdec.compare.comparison import Search
-from wfstdec.compare.confidence import SCALES, ScaleTrial, by_speaker, measure
 from wfstdec.compare.models import DecoderSearch
-from wfstdec.compare.oracle import (
+from wfstdec.compare.plotting import check_plot
+from wfstdec.compare.quality import (
+    SCALES,
+    by_speaker,
     fewest_errors,
     lattice_errors,
+    measure,
     oracle,
     read_lists,
 )
-from wfstdec.compare.plotting import check_plot
-from wfstdec.compare.tuning import Tuning
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 from wfstdec.io.text import read_confidences, read_text
@@ -82,8 +85,15 @@ def score(args: Args) -> None:
         check_plot(args.reliability)
     normalizer = normalizer_of(args)
     references, hypotheses = read_text(args.ref), read_text(args.hyp)
+    pairing = Pairing.of(references, hypotheses, _SIDES)
+    pairing.check()
+    if pairing.remedy:
+        _log.warning("%s", pairing.remedy)
     # On texts as they stand: the error can then name the flag that makes them alike.
-    _check_pair(references, hypotheses, normalizer)
+    both = [name for name in references if name in hypotheses]
+    expected = chain.from_iterable(references[name] for name in both)
+    decoded = chain.from_iterable(hypotheses[name] for name in both)
+    check_words(expected, decoded, normalizer, _SIDES)
     references = normalizer.texts(references)
     scored = score_texts(references, normalizer.texts(hypotheses))
     print(report(scored))
@@ -92,37 +102,19 @@ def score(args: Args) -> None:
         ("lattices", args.lattices, open_lattices, lattice_errors),
     ):
         if path:
-            best = oracle(references, read(path), fewest, normalizer)
-            share = f"{best.errors} / {best.words}"
-            print(f"%WER {best.wer:.2f} [ {share} ] of the best in {kind}")
+            least, words = oracle(references, read(path), fewest, normalizer)
+            share = f"{100 * least / words:.2f} [ {least} / {words} ]"
+            print(f"%WER {share} of the best in {kind}")
     if args.confidences:
-        words = read_confidences(args.confidences)
-        measured = library.score_confidences(references, words, normalizer)
+        sure = read_confidences(args.confidences)
+        measured = library.score_confidences(references, sure, normalizer)
         print(measured)
         if args.reliability:
             library.plot_reliability({str(measured): measured.bins}, args.reliability)
     for utterance in scored.worst(args.worst):
-        errors = utterance.errors
-        rows = zip(*columns(utterance.alignment()), strict=True)
-        reference, hypothesis = (" ".join(row).rstrip() for row in rows)
+        errors, rows = utterance.errors, in_columns(utterance.alignment())
         count = f"{errors.total} errors / {errors.reference_words} words"
-        print(f"{utterance.utterance}: {count}\n  ref {reference}\n  hyp {hypothesis}")
-
-
-def _check_pair(
-    references: Mapping[str, Sequence[str]],
-    hypotheses: Mapping[str, Sequence[str]],
-    normalizer: wfstdec.Normalizer,
-) -> None:
-    """Check that both are of the same utterances; warn where some are not."""
-    pairing = Pairing.of(references, hypotheses, _SIDES)
-    pairing.check()
-    if pairing.remedy:
-        _log.warning("%s", pairing.remedy)
-    both = [name for name in references if name in hypotheses]
-    expected = chain.from_iterable(references[name] for name in both)
-    decoded = chain.from_iterable(hypotheses[name] for name in both)
-    check_words(expected, decoded, normalizer, _SIDES)
+        print(f"{utterance.utterance}: {count}\n  ref {rows[0]}\n  hyp {rows[1]}")
 
 
 def report(score: Score) -> str:
@@ -130,9 +122,8 @@ def report(score: Score) -> str:
     lines = [score.wer_line, score.ser_line]
     count = f"{len(score.utterances)} utterances"
     if score.interval is not None:
-        lines.append(
-            f"95 % interval of the WER: {score.interval} (bootstrap over {count})"
-        )
+        bootstrap = f"{score.interval} (bootstrap over {count})"
+        lines.append(f"95 % interval of the WER: {bootstrap}")
     lines.append(f"Scored {count}, {len(score.missing)} without a hypothesis")
     if score.missing:
         lines.append(f"counted as deletions: {_names(score.missing)}")
@@ -141,9 +132,10 @@ def report(score: Score) -> str:
     return "\n".join(lines)
 
 
-def columns(cells: Iterable[Sequence[str]]) -> list[list[str]]:
-    """Columns of cells that are as wide as the widest of each column."""
-    return [[one.ljust(max(map(len, some))) for one in some] for some in cells]
+def in_columns(cells: Iterable[Sequence[str]]) -> list[str]:
+    """Rows of words in columns, of which each is as wide as its widest word."""
+    wide = [[one.ljust(max(map(len, some))) for one in some] for some in cells]
+    return [" ".join(row).rstrip() for row in zip(*wide, strict=True)]
 
 
 def _names(utterances: Sequence[str]) -> str:
@@ -204,19 +196,13 @@ def compare_with(args: Args, others: Callable[..., Sequence[Search]]) -> None:
             raise OptionError(f"two boost lists called {name!r}, expected other names")
         lists[name] = read_boosts(path)
     need(args, PHRASES, "--boost")
+    phrases = sorted(set().union(*(one.favoured for one in lists.values())))
     if args.phrases:
         phrases = read_phrases(args.phrases)
-    else:
-        phrases = sorted(set().union(*(one.favoured for one in lists.values())))
     speech = _speech_of(args)
-    comparison = library.run(
-        speech,
-        _searches_to_compare(args, _models_of(args), others),
-        boosts=lists,
-        phrases=phrases,
-        repeats=args.repeats,
-        oracle=args.oracle,
-    )
+    searches = _searches_to_compare(args, _models_of(args), others)
+    how: Any = {"boosts": lists, "phrases": phrases, "oracle": args.oracle}
+    comparison = library.run(speech, searches, repeats=args.repeats, **how)
     if args.json is not None:
         comparison.save(args.json)
     if args.plot is not None:
@@ -236,9 +222,7 @@ def _kaldi(models: library.Models, **scales: float) -> list[Search]:
 
 
 def _searches_to_compare(
-    args: Args,
-    models: library.Models,
-    others: Callable[..., Sequence[Search]],
+    args: Args, models: library.Models, others: Callable[..., Sequence[Search]]
 ) -> list[Search]:
     scales = {"lm_scale": args.lm_scale, "word_insertion": args.word_insertion}
     needed = ("graph", "tokens", "greedy", "model", "attention_model")
@@ -253,8 +237,7 @@ def _searches_to_compare(
             raise OptionError(f"--{name} without {flag_of(flag)}, expected both")
     if not searches:
         raise OptionError(
-            "neither --graph nor --tokens, expected one for the WFST decoder, or the "
-            "other for the trie decoder, or both"
+            "neither --graph nor --tokens, expected one (the WFST, the trie) or both"
         )
     # Last: others take part in what our searches are made of.
     if not args.no_peers and (args.tokens or args.graph):
@@ -275,10 +258,9 @@ def _speech_of(args: Args) -> library.Speech:
 
 def _models_of(args: Args) -> library.Models:
     """The models that flags name, and how phrases are credited."""
-    costs = args.open_vocabulary
     return made_of(
         *(library.Models, args),
-        open_vocabulary=costs and wfstdec.OpenVocabulary(*costs),
+        open_vocabulary=open_vocabulary_of(args),
         frame_shift_s=args.frame_shift,
         # `--transducer` and `--attention` are grids of options.
         transducer=args.model,
@@ -291,9 +273,10 @@ def _searches_of(
 ) -> list[DecoderSearch]:
     """Searches of a decoder, by its name, for each setting of a grid."""
     options = DECODERS[name](**changed)
+    defaults = {one.name: one.default for one in fields(options)}
     # Where an option is a word, `none` is one too: `end_rule=closed,none`.
-    words = [one.name for one in fields(options) if isinstance(one.default, str)]
-    grid = library.parse_grid(texts, [one.name for one in fields(options)], words)
+    words = [name for name, value in defaults.items() if isinstance(value, str)]
+    grid = library.parse_grid(texts, defaults, words)
     return getattr(models, f"{name}_searches")(options, grid)
 
 
@@ -305,15 +288,11 @@ def _searches_of(
     at_most_one=f"{_GRIDS} --posterior-scale",
     changes={
         **{flag: {"default": None, "nargs": "*"} for flag in _GRIDS.split()},
-        "--posterior-scale": {
-            "default": None,
-            "nargs": "*",
-            "help": "the scale of posteriors of --lattices is tuned; first scales",
-        },
+        "--posterior-scale": changed(
+            None, "tune the scale of posteriors of --lattices; first scales", nargs="*"
+        ),
         "--lattices": GIVEN_LATTICES,
-        "--plot": {
-            "help": "plot of WER against options: .png or .svg (needs matplotlib)"
-        },
+        "--plot": {"help": "plot of WER against options: .png, .svg (matplotlib)"},
     },
 )
 def tune(args: Args) -> None:
@@ -347,21 +326,18 @@ def tune(args: Args) -> None:
         return
     scale_flags = "--lattices --test-lattices --test-ref --reliability"
     need(args, scale_flags, "--posterior-scale")
-    if all(getattr(args, name) is None for name in DECODERS):
-        if args.graph is None:
-            flags = ", ".join(_GRIDS.split())
-            raise OptionError(
-                f"no --graph and none of {flags}, expected what is to be tuned"
-            )
-        args.wfst = []
+    tuned = [name for name in DECODERS if getattr(args, name) is not None]
+    if not tuned and args.graph is None:
+        flags = ", ".join(_GRIDS.split())
+        raise OptionError(f"no --graph and none of {flags}, expected one to tune")
     if args.logprobs is None:
         raise OptionError("no --logprobs, expected what is decoded")
     if args.plot is not None:
         check_plot(args.plot)
-    name = next(name for name in DECODERS if getattr(args, name) is not None)
+    [name] = tuned or ["wfst"]
     if name == "greedy" and args.lexicon is not None:
         raise OptionError("--greedy with --lexicon, expected tokens alone")
-    searches = _searches_of(_models_of(args), name, getattr(args, name))
+    searches = _searches_of(_models_of(args), name, getattr(args, name) or ())
     # A grid has several settings; tuning looks for one itself.
     if len(searches) != 1 or len(searches[0].settings) != 1:
         raise OptionError("several settings to tune, expected one value each")
@@ -369,8 +345,7 @@ def tune(args: Args) -> None:
     [setting], tunable, boosts = search.settings, search.tunable, None
     lists = read_boosts(args.boost) if args.boost else None
     if lists is not None:
-        given = [lists.of(utterance) for utterance in speech.logprobs]
-        boosts = search.compile_boosts(given)
+        boosts = search.compile_boosts(list(map(lists.of, speech.logprobs)))
         tunable = (*tunable, "boost_scale")
     options = replace(search.base, **setting)
     # Those of the scales, or that of insertions.
@@ -384,20 +359,9 @@ def tune(args: Args) -> None:
         default={name: getattr(options, name) for name in tunable},
         say=(lambda _: None) if args.quiet else partial(print, flush=True),
     )
-    _print_tuning(tuning, args.max_trials)
-    if args.plot is not None:
-        library.plot_tuning(tuning, args.plot)
-    more = {} if lists is None else _boost_flags(args.boost, lists, search)
-    best = replace(options, **tuning.best.setting)
-    line = _decode_command(args, name, best, more)
-    print(f"to decode with it:\n{line}")
-
-
-def _print_tuning(tuning: Tuning, max_trials: int) -> None:
-    """Print the best trial, its interval, and what is left to do."""
     print(f"best of {len(tuning.trials)}: {tuning.best}")
     if tuning.interval is not None:
-        count = len(tuning.best.counts[0])
+        count = len(speech.logprobs)
         print(f"95 % interval: {tuning.interval} (bootstrap over {count} utterances)")
     print(f"without tuning: {tuning.default}")
     if tuning.gain is not None:
@@ -405,7 +369,12 @@ def _print_tuning(tuning: Tuning, max_trials: int) -> None:
     for border in tuning.borders:
         print(f"{border}: look beyond it")
     if not tuning.complete:
-        print(f"cut short after {max_trials} trials: better ones may be near")
+        print(f"cut short after {args.max_trials} trials: better ones may be near")
+    if args.plot is not None:
+        library.plot_tuning(tuning, args.plot)
+    more = {} if lists is None else _boost_flags(args.boost, lists, search)
+    best = replace(options, **tuning.best.setting)
+    print(f"to decode with it:\n{_decode_command(args, name, best, more)}")
 
 
 def _boost_flags(path: str, lists: BoostFile, search: DecoderSearch) -> dict[str, Any]:
@@ -435,16 +404,13 @@ def _decode_command(
     if kind == "attention":
         given["model"] = args.attention_model
     if "separator" in given:
-        given["separator"] = {AUTO: None, None: "none"}.get(
-            args.separator, args.separator
-        )
+        named = {AUTO: None, None: "none"}
+        given["separator"] = named.get(args.separator, args.separator)
     flags: dict[str, Any] = {} if kind == "wfst" else {"decoder": kind}
     flags |= {name: x for name, x in given.items() if x is not None and x is not False}
-    for option in fields(options):
-        value = getattr(options, option.name)
-        # Only what is not the default, so that the command stays readable.
-        if value != option.default:
-            flags[option.name] = value
+    # Only what is not the default, so that the command stays readable.
+    defaults = {one.name: one.default for one in fields(options)}
+    flags |= {n: x for n, x in vars(options).items() if x != defaults[n]}
     if args.frame_shift != FLAGS["--frame-shift"]["default"]:
         flags["frame_shift"] = args.frame_shift
     flags |= {**more, "logprobs": args.logprobs}
@@ -481,20 +447,15 @@ def _tune_scale(args: Args) -> None:
             library.judge_all(lattices, references, some, normalizer)
             for some in by_speaker(lattices)
         )
-
-    def show(trial: ScaleTrial) -> None:
-        if not args.quiet:
-            print(trial, flush=True)
-
+    show = None if args.quiet else partial(print, flush=True)
     tuning = library.tune_posterior_scale(given, args.posterior_scale or SCALES, show)
     print(f"best of {len(tuning.trials)}: {tuning.best}")
-    tested = {scale: measure(others, scale) for scale in (tuning.best.scale, 1.0)}
-    for trial in tested.values():
+    series = {}
+    for scale in dict.fromkeys((tuning.best.scale, 1.0)):
+        trial = measure(others, scale)
         print(f"on others, {trial}")
+        series[f"scale {scale:g}, {trial.quality}"] = trial.quality.bins
     if args.reliability:
-        series = {
-            f"scale {s:g}, {m.quality}": m.quality.bins for s, m in tested.items()
-        }
         library.plot_reliability(series, args.reliability)
 
 

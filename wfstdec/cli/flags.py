@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from wfstdec.align.options import AlignOptions
+from wfstdec.align.alignment import AlignOptions
 from wfstdec.attention.options import AttentionOptions, LengthNorm
 from wfstdec.audio.reading import MAX_SECONDS
 from wfstdec.batch.ray import RayOptions
@@ -34,7 +34,7 @@ from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.io.results import FORMATS
 from wfstdec.io.subtitles import SubtitleOptions
-from wfstdec.search.options import DEFAULT_LATTICE_BEAM
+from wfstdec.search.options import DEFAULT_LATTICE_BEAM, OpenVocabulary
 from wfstdec.server.limits import Limits
 from wfstdec.text.loading import AUTO
 from wfstdec.text.normalize import Normalizer
@@ -88,12 +88,17 @@ def name_of(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
 
-def above_zero(text: str) -> float:
-    """A number above 0, finite."""
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number above 0")
-    return value
+def _number(
+    kind: Callable[[str], Any], good: Callable[[Any], bool], expected: str
+) -> Callable[[str], Any]:
+    """A kind of value: numbers in a range."""
+
+    def number(text: str) -> Any:
+        if not good(value := kind(text)):
+            raise argparse.ArgumentTypeError(f"found {text!r}, expected {expected}")
+        return value
+
+    return number
 
 
 def seconds(text: str) -> float:
@@ -102,19 +107,6 @@ def seconds(text: str) -> float:
         return check_frame_shift(float(text))
     except OptionError as error:
         raise argparse.ArgumentTypeError(error.message.partition("=")[2]) from None
-
-
-def count(text: str, least: int = 0) -> int:
-    """An integer, 0 or more."""
-    value = int(text)
-    if value < least:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected {least} or more")
-    return value
-
-
-def positive_count(text: str) -> int:
-    """An integer, 1 or more."""
-    return count(text, 1)
 
 
 def _or_none(kind: Callable[[str], Any], name: str) -> Callable[[str], Any]:
@@ -127,11 +119,14 @@ def _or_none(kind: Callable[[str], Any], name: str) -> Callable[[str], Any]:
     return read
 
 
-token_or_none = _or_none(str, "token")
 _OPTIONAL = {int: _or_none(int, "count"), float: _or_none(float, "number")}
-_KINDS: dict[str, Any] = {"N": int, "HZ": int} | dict.fromkeys(
-    "NATS X SECONDS PROB FACTOR S LOW HIGH WORD_COST TOKEN_COST".split(), float
-)
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys("NATS X SECONDS PROB FACTOR S LOW HIGH".split(), float),
+    **{"WORD_COST": float, "TOKEN_COST": float, "N": int, "HZ": int},
+    "N>0": _number(int, lambda x: x > 0, "1 or more"),
+    "N>=0": _number(int, lambda x: x >= 0, "0 or more"),
+    "NATS>0": _number(float, lambda x: 0 < x < math.inf, "a number above 0"),
+}
 """Types of values by the word that stands for them; others are text."""
 
 
@@ -162,11 +157,9 @@ def _how(text: str, **more: Any) -> dict[str, Any]:
     return {"help": text, **more}
 
 
-def _subtitle(text: str, option: str) -> str:
-    return f"{text} (default: {getattr(SubtitleOptions, option)})"
-
-
 _BACKENDS = ", ".join(dict.fromkeys((*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS)))
+_RANGE = {name: f"LOW HIGH {low} {high}" for name, (low, high) in RANGES.items()}
+_CUE = SubtitleOptions()
 
 _TABLE: dict[str, Any] = {
     # building
@@ -177,12 +170,12 @@ _TABLE: dict[str, Any] = {
     "--sentencepiece-model MODEL": "model that cuts words into tokens, no lexicon",
     "--separator TOKEN": _how(
         "token between words, or none (default: '|' of Hugging Face's tables, or none)",
-        type=token_or_none,
+        type=_or_none(str, "token"),
         default=AUTO,
     ),
     "--separator-optional": "optional separator between words",
     "--silence TOKEN": "token for silence between words",
-    "--silence-prob PROB": _how("probability of silence", default=0.5),
+    "--silence-prob PROB 0.5": "probability of silence",
     "--lm PATH": "n-gram model: ARPA, KenLM binary, or a folder of `wfstdec build-lm`",
     "--arpa FILE": "n-gram model: ARPA, plain or gzip, or a KenLM binary",
     "--grammar FST": "OpenFst acceptor over words, in place of --lm",
@@ -190,20 +183,18 @@ _TABLE: dict[str, Any] = {
     "--open-vocabulary WORD_COST TOKEN_COST": "words that the lexicon lacks, spelt by "
     "tokens: nats for each word, in addition to its <unk>, and for each token",
     "--nemo-tokens": "ARPA file of NeMo: its words are characters for tokens",
-    "--topology": _how("CTC topology", choices=TOPOLOGIES, default="normal"),
-    "--engine": _how("FST library", choices=tuple(ENGINES), default="kaldifst"),
+    f"--topology {'|'.join(TOPOLOGIES)} normal": "CTC topology",
+    f"--engine {'|'.join(ENGINES)} kaldifst": "FST library",
     "--no-minimize": "no minimization: exact costs, a larger graph",
     "--words FILE": "word table: 'word id' lines, <eps> is 0",
-    "--to": _how("kind of OpenFst file (default: text for .txt, const)", choices=FORMS),
+    f"--to {'|'.join(FORMS)}": "kind of OpenFst file (default: text for .txt, const)",
     # decoding
     "--graph FILE": "search graph of `wfstdec build`",
     "--logprobs PATH": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
-    "--decoder": _how("the search", choices=tuple(DECODERS), default="wfst"),
-    "--frame-shift SECONDS": _how("seconds per frame", type=seconds, default=0.02),
-    "--backend BACKEND": _how(f"auto (the CPU), {_BACKENDS}", default="auto"),
-    "--threads N": _how(
-        "utterances in parallel (default: one for each core)", type=positive_count
-    ),
+    f"--decoder {'|'.join(DECODERS)} wfst": "the search",
+    "--frame-shift SECONDS 0.02": _how("seconds per frame", type=seconds),
+    "--backend BACKEND auto": f"auto (the CPU), {_BACKENDS}",
+    "--threads N>0": "utterances in parallel (default: one for each core)",
     "--output FILE": "file to write",
     # boosts
     "--boost FILE": "words and phrases to favour; 'word<TAB>nats' lines (without a "
@@ -211,15 +202,10 @@ _TABLE: dict[str, Any] = {
     "--exact-boosts": "boosted words only as written: case, Unicode form, punctuation",
     "--phrases FILE": "phrases, one a line: to boost ('phrase<TAB>weight', or JSON "
     "lines with lists by utterance), or to score (default: those of the boost lists)",
-    "--phrase-unit": _how(
-        "unit of the credit of phrases (default: word; token without words)",
-        choices=("word", "token"),
-    ),
+    "--phrase-unit word|token": "unit of credit (default: word; token without words)",
     "--phrase-totals": "weights of --phrases in nats for a whole phrase, as those of "
     "--boost (default: times 1 nat for its first label, 2 + ln(place) for the others)",
-    "--phrase-context NATS": _how(
-        "credit of a phrase's first label, by its weight (default: 1)", type=above_zero
-    ),
+    "--phrase-context NATS>0": "credit of a first label, by its weight (default: 1)",
     "--phrase-depth FACTOR": "factor of later labels, plus ln(place) (default: 2)",
     "--phrase-unknown NATS": "cost of a label of no phrase (default: 0)",
     "--phrase-boundary TOKEN": "token around phrases of tokens, or the text's ends "
@@ -274,14 +260,11 @@ _TABLE: dict[str, Any] = {
     "--decoder attention`, what JointNet.save wrote; the log-probs are the features "
     "of its encoder",
     "--head HEAD": "head of a model with several (default: the first)",
-    "--transducer OPTION=VALUES": _how(
-        "transducer of --model: strategy=alsd,aes beam_size=4,10 fusion=late", nargs="*"
-    ),
+    "--transducer OPTION=VALUES*": "transducer of --model: strategy=alsd,aes "
+    "beam_size=4,10 fusion=late",
     "--transducer-lm PATH": "language model over its tokens: ARPA, or of build-lm",
-    "--attention OPTION=VALUES": _how(
-        "attention decoder of --attention-model: beam_size=1,3,8 end_rule=closed,none",
-        nargs="*",
-    ),
+    "--attention OPTION=VALUES*": "attention decoder of --attention-model: "
+    "beam_size=1,3,8 end_rule=closed,none",
     "--attention-model PATH": "an attention decoder with its encoder: what "
     "JointNet.save wrote; the log-probs are the features of its encoder",
     "--attention-lm PATH": "language model over the tokens of --attention-model",
@@ -289,74 +272,58 @@ _TABLE: dict[str, Any] = {
     "--lattice-beam NATS": "beam width in nats of lattices and n-best lists "
     f"(default: {DEFAULT_LATTICE_BEAM:g}, or the beam)",
     "--lattices FILE": "lattices of all utterances, for wfstdec rescore and score",
-    "--oracle N": _how(
-        "WER of the best of N texts (default: 10) and of lattices", nargs="?", const=10
+    "--oracle N?": _how(
+        "WER of the best of N texts (default: 10) and of lattices", const=10
     ),
     "--nbest-lists FILE": "n-best lists of `wfstdec decode --nbest N --format jsonl`",
     "--confidence": "probability of each word, from a lattice",
     "--mbr": "text of least expected error in place of the most probable one",
-    "--posterior-scale X": _how("factor of costs in --confidence, --mbr", default=1.0),
+    "--posterior-scale X 1": "factor of costs in --confidence, --mbr",
     "--kaldi FILE": "compact lattices for Kaldi's tools: text for .txt, else binary",
     "--kaldi-words FILE": "words of --kaldi by number, as Kaldi's words.txt",
     "--test-lattices FILE": "lattices to test the result of --posterior-scale on "
     "(default: every second speaker of --lattices)",
     "--test-ref FILE": "references of --test-lattices",
-    "--confidences FILE": "words with confidences of `wfstdec decode --confidence`, "
-    ".ctm or .jsonl",
+    "--confidences FILE": "words of `wfstdec decode --confidence`, .ctm or .jsonl",
     "--reliability FILE": "plot of right words by confidence: .png, .svg (matplotlib)",
     # results
     "--strict": "stop at the first utterance with a fault (default: skip it)",
     "--resume": "continuation of the results of a run that was stopped",
     "--overwrite": "new results in place of those of a run that was stopped",
-    "--format": _how(
-        "of the results (default: by --output's ending, or text)", choices=[*FORMATS]
-    ),
-    "--subtitle-chars N": _subtitle("characters of a line of subtitles", "max_chars"),
-    "--subtitle-lines N": _subtitle("lines of a subtitle", "max_lines"),
-    "--subtitle-seconds SECONDS": _subtitle("seconds of a subtitle", "max_s"),
-    "--subtitle-pause SECONDS": _subtitle("pause that ends a subtitle", "pause_s"),
+    f"--format {'|'.join(FORMATS)}": "of results (default: by --output, or text)",
+    "--subtitle-chars N": f"characters of a line (default: {_CUE.max_chars})",
+    "--subtitle-lines N": f"lines of a subtitle (default: {_CUE.max_lines})",
+    "--subtitle-seconds SECONDS": f"seconds of a subtitle (default: {_CUE.max_s})",
+    "--subtitle-pause SECONDS": f"pause that ends a subtitle (default: {_CUE.pause_s})",
     # alignment
     "--exact": "search until no alignment of lower cost is possible",
     "--skip-cost NATS": "cost of a word left out (default: none may be)",
     "--insert-cost NATS": "cost of speech between words (default: none may be)",
-    "--insert-frame-cost NATS": _how(
-        "cost of each frame of it in addition", default=AlignOptions.insert_frame_cost
-    ),
+    f"--insert-frame-cost NATS {AlignOptions.insert_frame_cost}": "cost of each frame "
+    "of it in addition",
     # Ray
     "--ray ADDRESS": "Ray cluster: host:port, 'auto', or 'local', which starts one; "
     "--output and --lattices are then folders that all nodes see, the first of Parquet",
     "--actors N": "with --ray: processes, of --threads CPUs each, 1 unless given "
     "(default: as many as there is room for)",
-    "--gpus-per-actor N": _how(
-        "with --ray: GPUs, or a part of one (default: 0)",
-        type=float,
-        default=RayOptions.gpus,
+    f"--gpus-per-actor N {RayOptions.gpus}": _how(
+        "with --ray: GPUs, or a part of one (default: 0)", type=float
     ),
-    "--batch-rows N": _how(
-        "with --ray: rows of a batch", default=RayOptions.batch_rows
-    ),
-    "--file-rows N": _how(
-        "with --ray: rows of a file of results, lost when a node vanishes",
-        default=RayOptions.file_rows,
-    ),
+    f"--batch-rows N {RayOptions.batch_rows}": "with --ray: rows of a batch",
+    f"--file-rows N {RayOptions.file_rows}": "with --ray: rows of a file of results",
     # audio
-    "--kind": _how(
-        "kind of model, where its files leave that open",
-        choices="encoder mapped hama transformers streaming-onnx onnx-asr onnx nemo "
-        "torchaudio function".split(),
-    ),
+    "--kind encoder|mapped|hama|transformers|streaming-onnx|onnx-asr|onnx|nemo|"
+    "torchaudio|function": "kind of model, where its files leave that open",
     "--sample-rate HZ": "sample rate in Hz, where the model has none",
     "--logits": _how("model outputs not normalised yet (log_softmax)", default=None),
     "--workers N": "pieces of audio encoded in parallel (default: one for each core)",
     "--channel N": "channel of the audio, from 0 (default: all, mixed)",
-    "--max-audio-seconds S": _how("longest recording taken", default=MAX_SECONDS),
+    f"--max-audio-seconds S {MAX_SECONDS}": "longest recording taken",
     "--allow-cut": "the readable part of files that were cut short",
-    "--whole S": _how(
-        "longest recording not cut at pauses", default=CutOptions.whole_s
-    ),
+    f"--whole S {CutOptions.whole_s}": "longest recording not cut at pauses",
     # the server
-    "--host HOST": _how("address to listen on: 0.0.0.0 for all", default="127.0.0.1"),
-    "--port N": _how("port; 0 takes a free one, printed first", default=8000),
+    "--host HOST 127.0.0.1": "address to listen on: 0.0.0.0 for all",
+    "--port N 8000": "port; 0 takes a free one, printed first",
     "--key-file FILE": "file whose first line is the key of clients (default: that of "
     "the environment, WFSTDEC_KEY; without either everybody may come)",
     "--origin ORIGIN": _how(
@@ -366,14 +333,12 @@ _TABLE: dict[str, Any] = {
         default=[],
     ),
     "--name NAME": "name of the model in answers (default: its file's name)",
-    "--lang LANGUAGE": _how("language in answers", default="en"),
+    "--lang LANGUAGE en": "language in answers",
     "--no-page": "no page at /",
     "--ssl-certfile FILE": "TLS: the certificate, PEM",
     "--ssl-keyfile FILE": "TLS: its private key, PEM",
     "--proxy-headers": "trust in X-Forwarded-For and -Proto of --forwarded-allow-ips",
-    "--forwarded-allow-ips LIST": _how(
-        "addresses of proxies, with commas; '*' for all", default="127.0.0.1,::1"
-    ),
+    "--forwarded-allow-ips LIST 127.0.0.1,::1": "proxies, with commas; '*' for all",
     # texts that are compared
     "--ref FILE": "references: 'utterance words...' lines",
     "--hyp FILE": "hypotheses: 'utterance words...' lines",
@@ -382,51 +347,38 @@ _TABLE: dict[str, Any] = {
     "words, and . , : inside numbers), hyphens (taken as spaces) and Unicode form "
     "(NFKC)",
     # scoring and inspecting
-    "--worst N": _how("worst utterances to show", type=count, default=0),
+    "--worst N>=0 0": "worst utterances to show",
     "--draw FILE": "small graph for Graphviz's dot ('-': standard output)",
     "--recipe FOLDER": "recipe other than the shipped one",
     # comparing and tuning
-    "--utterances N": _how(
-        "utterances, evenly spaced (default: all)", type=positive_count
-    ),
-    "--wfst OPTION=VALUES": _how(
-        "WFST decoder: beam=8,13 max_active=7000,none", nargs="+", default=WFST_GRID
-    ),
-    "--trie OPTION=VALUES": _how(
-        "trie decoder: beam_size=32,128 merge=max,sum; or beam:beam_size=6:16,8:32, "
-        "values that go together",
-        nargs="+",
-        default=TRIE_GRID,
-    ),
-    "--greedy OPTION=VALUES": _how(
-        "greedy decoder: lm_scale=0.2,0.4 blank_penalty=0,1", nargs="*"
-    ),
-    "--repeats N": _how(
-        "timings of every point, in turn", type=positive_count, default=3
-    ),
+    "--utterances N>0": "utterances, evenly spaced (default: all)",
+    f"--wfst OPTION=VALUES+ {' '.join(WFST_GRID)}": "WFST decoder: beam=8,13 "
+    "max_active=7000,none",
+    f"--trie OPTION=VALUES+ {' '.join(TRIE_GRID)}": "trie decoder: beam_size=32,128 "
+    "merge=max,sum; or beam:beam_size=6:16,8:32, values that go together",
+    "--greedy OPTION=VALUES*": "greedy decoder: lm_scale=0.2,0.4 blank_penalty=0,1",
+    "--repeats N>0 3": "timings of every point, in turn",
     "--no-peers": "no kaldi-decoder",
     "--json FILE": "file of all figures",
     "--plot FILE": "plot of WER against RTFx: .png or .svg (needs matplotlib)",
-    "--lm-scale-range LOW HIGH": _how(
-        "range of the LM scale", default=RANGES["lm_scale"]
-    ),
-    "--insertion-range LOW HIGH": _how(
-        "range of the insertion (--greedy: the blank penalty), nats",
-        default=RANGES["word_insertion"],
-    ),
-    "--boost-range LOW HIGH": _how(
-        "range of --boost's scale", default=RANGES["boost_scale"]
-    ),
-    "--max-trials N": _how("most evaluations", type=positive_count, default=80),
+    f"--lm-scale-range {_RANGE['lm_scale']}": "range of the LM scale",
+    f"--insertion-range {_RANGE['word_insertion']}": "range of the insertion "
+    "(--greedy: the blank penalty), nats",
+    f"--boost-range {_RANGE['boost_scale']}": "range of --boost's scale",
+    "--max-trials N>0 80": "most evaluations",
     "--all": "rare kernels too: every kind of list in every way, greedy, alignment",
     "--quiet": "results and errors only",
 }
-"""Help, or arguments of `add_argument`, by flag and the word for its value."""
+"""Help, or arguments of `add_argument`, by flag, words for values, and defaults.
+
+Words for values are in capitals, with a bound (`N>0`), or `?`, `*`, `+` as argparse has
+it; choices have `|` between them. A flag without either is a switch, or an option of
+searches, whose kind and default are those of its field.
+"""
 for _limit in fields(Limits):
     _value = "SECONDS" if _limit.name.endswith("_s") else "N"
-    _TABLE[f"{Limits.flag(_limit.name)} {_value}"] = _how(
-        _limit.metadata["help"], default=_limit.default
-    )
+    _usage = f"{Limits.flag(_limit.name)} {_value} {_limit.default}"
+    _TABLE[_usage] = _limit.metadata["help"]
 
 
 def search_defaults(name: str) -> dict[str, Any]:
@@ -439,15 +391,23 @@ def search_defaults(name: str) -> dict[str, Any]:
     }
 
 
-def _arguments(usage: str, how: str | dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `add_argument` for a flag; without a value it is a switch."""
-    flag, *values = usage.split()
+def _arguments(usage: str, how: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A flag and its arguments of `add_argument`."""
+    flag, *words = usage.split()
     made: dict[str, Any] = {"help": how} if isinstance(how, str) else how
+    if words and "|" in words[0]:
+        made["choices"] = words.pop(0).split("|")
+    values = [word for word in words if word.isupper()]
     if values:
-        made["metavar"] = values[0] if len(values) == 1 else tuple(values)
+        nargs = values[0][-1] if values[0][-1] in "?*+" else None
+        values = [word.rstrip("?*+") for word in values]
         made.setdefault("type", _KINDS.get(values[0], str))
-        if len(values) > 1:
-            made["nargs"] = len(values)
+        names = tuple(word.partition(">")[0] for word in values)
+        made["metavar"] = names if len(names) > 1 else names[0]
+        if nargs or len(names) > 1:
+            made["nargs"] = nargs or len(names)
+    if defaults := tuple(map(made.get("type", str), words[len(values) :])):
+        made["default"] = defaults if "nargs" in made else defaults[0]
     # An option of searches: its kind is that of the first decoder that has it.
     for decoder, default in list(search_defaults(name_of(flag)).items())[:1]:
         made["default"] = default
@@ -460,10 +420,10 @@ def _arguments(usage: str, how: str | dict[str, Any]) -> dict[str, Any]:
             made["type"] = _OPTIONAL[made["type"]]
     if not values and "choices" not in made:
         made.setdefault("action", "store_true")
-    return made
+    return flag, made
 
 
-FLAGS = {usage.split()[0]: _arguments(usage, how) for usage, how in _TABLE.items()}
+FLAGS = dict(_arguments(usage, how) for usage, how in _TABLE.items())
 """Arguments of `add_argument` by flag."""
 
 RUN = "--strict --resume --overwrite"
@@ -499,15 +459,13 @@ def _default_shown(name: str, decoders: Collection[str]) -> str:
     """The default of a flag, or those of some decoders, as help shows it."""
     default, defaults = FLAGS[name].get("default"), search_defaults(name_of(name))
     shown = {d: str(x).lower() for d, x in defaults.items() if d in decoders}
+    text = f"{default:g}" if isinstance(default, float) else str(default or "")
     if len(set(shown.values())) > 1:
         text = ", ".join(f"{value} for {d}" for d, value in shown.items())
     elif shown:
         text = next(iter(shown.values()))
     elif isinstance(default, tuple):
-        between = " " if isinstance(default[0], str) else " to "
-        text = between.join(map(str, default))
-    else:
-        text = f"{default:g}" if isinstance(default, float) else str(default or "")
+        text = (" " if isinstance(default[0], str) else " to ").join(map(str, default))
     return f" (default: {text})" if text else ""
 
 
@@ -517,10 +475,10 @@ def add_decoder_flags(
     """Add the flags of decoders, in groups; those not given are not set."""
     text = (
         f"the search: {', '.join(decoders)}; on a graph, on the trie of a lexicon or "
+        "bare tokens, on bare tokens without a beam"
+        + ("" if of_audio else ", and the last two on --model")
+        + f" (default: {decoders[0]})"
     )
-    text += "bare tokens, on bare tokens without a beam"
-    text += "" if of_audio else ", and the last two on --model"
-    text += f" (default: {decoders[0]})"
     add_flags(parser, "--decoder", choices=decoders, help=text)
     add_flags(parser, "--backend --threads" + ("" if of_audio else " --frame-shift"))
     for flag, text in _OF_THE_MODEL.items() if of_audio else ():
@@ -532,12 +490,11 @@ def add_decoder_flags(
         owners = [owner for owner in all_owners if owner in decoders]
         if not owners or (of_audio and flag_of(name) in _OF_THE_MODEL):
             continue
-        title = f"for --decoder {' or '.join(owners)}"
-        if len(owners) == len(decoders):
-            title = "for all decoders"
-        if title not in groups:
-            groups[title] = parser.add_argument_group(title)
-        add_flags(groups[title], flag_of(name), decoders, default=argparse.SUPPRESS)
+        is_common = len(owners) == len(decoders)
+        of = "all decoders" if is_common else f"--decoder {' or '.join(owners)}"
+        if of not in groups:
+            groups[of] = parser.add_argument_group(f"for {of}")
+        add_flags(groups[of], flag_of(name), decoders, default=argparse.SUPPRESS)
 
 
 def search_options(args: Args) -> Any:
@@ -613,6 +570,11 @@ class Command:
             add(parser.add_argument_group(title), names)
 
 
+def changed(default: Any, text: str, **more: Any) -> dict[str, Any]:
+    """Another default and help of a flag, in a command."""
+    return {"default": default, "help": text, **more}
+
+
 def command(flags: str = "", **how: Any) -> Callable[[Any], Command]:
     """Make a command of a function."""
     return lambda run: Command(run, flags, **how)
@@ -641,14 +603,19 @@ def need(args: Args, flags: str, other: str) -> None:
     for flag in flags.split():
         value = getattr(args, name_of(flag), None)
         if value not in (None, False, FLAGS[flag].get("default")):
-            shown = f"{flag} {value}" if isinstance(value, int | float) else flag
-            shown = flag if value is True else shown
+            is_number = isinstance(value, int | float) and value is not True
+            shown = f"{flag} {value}" if is_number else flag
             raise OptionError(f"{shown} without {other}, expected both")
 
 
 def normalizer_of(args: Args) -> Normalizer:
     """The rules that `--ignore-case` and `--normalize` ask for."""
     return made_of(Normalizer, args)
+
+
+def open_vocabulary_of(args: Args) -> OpenVocabulary | None:
+    """The costs of words that `--open-vocabulary` gives."""
+    return args.open_vocabulary and OpenVocabulary(*args.open_vocabulary)
 
 
 def limits_of(args: Args) -> Limits:

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 import wfstdec
-from wfstdec.cli.flags import Args, command, values_of
+from wfstdec.cli.flags import Args, command, open_vocabulary_of, values_of
 from wfstdec.errors import OptionError
 from wfstdec.io.lattices import graph_dot
 from wfstdec.io.outputs import open_output
 from wfstdec.jit.cache import AHEAD, ENTRY
+from wfstdec.text.display import few
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import Lexicon, spellable_words, spelling_lexicon
 from wfstdec.text.loading import separator_of
@@ -21,7 +22,6 @@ from wfstdec.text.tokens import TokenTable, read_tokens
 from wfstdec.warm_up import ALL, USUAL
 from wfstdec.warm_up import warm_up as compile_ahead
 
-_NAMED_AT_MOST = 5
 _log = logging.getLogger("wfstdec.build")
 
 
@@ -37,13 +37,12 @@ def build(args: Args) -> None:
     States, arcs, seconds and memory of each stage are printed on standard error.
     """
     tokens = read_tokens(args.tokens, args.blank)
-    costs = args.open_vocabulary
     graph = wfstdec.build_graph(
         tokens=tokens,
         lexicon=args.lexicon or _spelling_of_words(args, tokens),
         **values_of(args, "lm grammar topology separator separator_optional"),
         **values_of(args, "silence silence_prob unk_cost engine"),
-        open_vocabulary=costs and wfstdec.OpenVocabulary(*costs),
+        open_vocabulary=open_vocabulary_of(args),
         minimize=not args.no_minimize,
         progress=not args.quiet,
     )
@@ -53,20 +52,16 @@ def build(args: Args) -> None:
 def _spelling_of_words(args: Args, tokens: TokenTable) -> Lexicon:
     """The words of the list, in its first column, spelt with the tokens."""
     words = [line.split()[0] for line in read_lines(args.spell) if line.split()]
-    how = {
-        "separator": separator_of(args.separator, tokens, silence=args.silence),
-        "sentencepiece_model": args.sentencepiece_model,
-    }
+    how = values_of(args, "sentencepiece_model")
+    how["separator"] = separator_of(args.separator, tokens, silence=args.silence)
     lexicon, bad = spellable_words(words, tokens, **how)
     # A few words in other scripts are usual; half of a list is a list for other tokens.
     if len(bad) >= len(lexicon):
         return spelling_lexicon(words, tokens, **how)  # raises, with what is lacking
     if bad:
-        named = ", ".join(map(repr, bad[:_NAMED_AT_MOST]))
-        more = ", ..." if len(bad) > _NAMED_AT_MOST else ""
         _log.warning(
-            "%s: %d of %d words cannot be spelt with the tokens and are left out: %s%s",
-            *(args.spell, len(bad), len(bad) + len(lexicon), named, more),
+            "%s: %d of %d words cannot be spelt with the tokens and are left out: %s",
+            *(args.spell, len(bad), len(bad) + len(lexicon), few(bad, 5)),
         )
     return lexicon
 
@@ -110,9 +105,9 @@ def convert(args: Args) -> None:
     """
     if args.input.endswith(".npz"):
         wfstdec.to_openfst(wfstdec.load_graph(args.input), args.output, args.to)
-        return
-    graph = wfstdec.from_openfst(args.input, **values_of(args, "tokens words blank"))
-    graph.save(args.output)
+    else:
+        tables = values_of(args, "tokens words blank")
+        wfstdec.from_openfst(args.input, **tables).save(args.output)
 
 
 @command(
@@ -120,18 +115,18 @@ def convert(args: Args) -> None:
 )
 def info(args: Args) -> None:
     """Describe a graph or a saved language model: sizes, degrees, tables."""
-    if Path(args.graph).is_dir():
-        if args.draw is not None:
+    is_lm = Path(args.graph).is_dir()
+    if args.draw is not None:
+        if is_lm:
             raise OptionError("--draw with a language model, expected a graph")
+        drawing = graph_dot(wfstdec.load_graph(args.graph))
+        with open_output(args.draw) as file:
+            file.write(drawing)
+        return
+    if is_lm:
         facts = _describe_lm(wfstdec.load_lm(args.graph))
     else:
-        graph = wfstdec.load_graph(args.graph)
-        if args.draw is not None:
-            drawing = graph_dot(graph)
-            with open_output(args.draw) as file:
-                file.write(drawing)
-            return
-        facts = graph.describe()
+        facts = wfstdec.load_graph(args.graph).describe()
     width = max(map(len, facts))
     for name, value in facts.items():
         print(f"{name:{width}}  {value}")
@@ -153,11 +148,10 @@ def _describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
         "unknown to it": f"{unknown:,} {unit}s",
         "cost of </s>": f"{lm.final(lm.start):.2f} nats after <s>",
     }
-    if isinstance(lm.labels, TokenTable):
-        tokens = lm.labels
+    if isinstance(tokens := lm.labels, TokenTable):
         facts["tokens"] += f", fingerprint {tokens.fingerprint}"
         facts["blank"] = f"{tokens.names[tokens.blank]!r}, token {tokens.blank}"
-    elif lm.labels is None:
+    elif tokens is None:
         facts[f"{unit}s"] += ", names not kept"
     return facts
 

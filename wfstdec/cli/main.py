@@ -30,7 +30,7 @@ COMMANDS = {
     "build-lm": ("graphs", "an ARPA file to a language model mapped into memory"),
     "info": ("graphs", "contents of a graph or a saved language model"),
     "decode": ("decode", "log-probs to words with times"),
-    "transcribe": ("transcribe", "audio to words with times, by a model and a decoder"),
+    "transcribe": ("decode", "audio to words with times, by a model and a decoder"),
     "serve": ("serve", "the same for streams and files over the network; a page"),
     "align": ("decode", "a known text and log-probs to times of words"),
     "rescore": ("decode", "another language model, or other scales, on lattices"),
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         except (WfstdecError, OSError) as error:
-            return _failed(args.command, error)
+            return _failed(args.command, error, FAILED)
         except _Stopped as error:
             return _failed(args.command, error, STOPPED + error.args[1])
         except KeyboardInterrupt as error:
@@ -89,9 +89,8 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     for name, (_, purpose) in COMMANDS.items():
         command = command_named(name) if only in (None, name) else None
         is_short = bool(command and command.common)
-        own = commands.add_parser(
-            name, help=purpose, allow_abbrev=False, add_help=not is_short
-        )
+        how: Any = {"add_help": not is_short, "allow_abbrev": False}
+        own = commands.add_parser(name, help=purpose, **how)
         own.formatter_class = argparse.RawDescriptionHelpFormatter
         if command is not None:
             own.description = command.description
@@ -115,11 +114,9 @@ class _ShortHelp(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Print it, and end the program."""
         places = parser._get_positional_actions()
-        flags = map(
-            parser._option_string_actions.__getitem__, self._command.common.split()
-        )
+        known, common = parser._option_string_actions, self._command.common.split()
         rows = []
-        for one in [*places, *flags]:
+        for one in [*places, *map(known.__getitem__, common)]:
             value = "" if one.nargs == 0 else str(one.metavar or "NAME")
             # Without what a semicolon divides off, and without a long default.
             text, *default = (one.help or "").split(" (default: ", 1)
@@ -128,19 +125,12 @@ class _ShortHelp(argparse.Action):
                 text += f" (default: {default[0]}"
             rows.append((" ".join([*one.option_strings, value]).rstrip(), text))
         width = max(len(flag) for flag, _ in rows)
-        usage = [
-            "usage:",
-            parser.prog,
-            *(f"{one.metavar}" for one in places),
-            "[flags]",
-        ]
-        lines = [
-            *(" ".join(usage), "", self._command.description.partition("\n")[0], ""),
-            *(f"  {flag:{width}}  {text}" for flag, text in rows),
-            *(self._command.examples.rstrip("\n"), ""),
-            f"all flags: {parser.prog} --help-all\n",
-        ]
-        sys.stdout.write("\n".join(lines))
+        usage = " ".join([parser.prog, *(f"{one.metavar}" for one in places)])
+        print(f"usage: {usage} [flags]\n")
+        print(self._command.description.partition("\n")[0], end="\n\n")
+        for flag, text in rows:
+            print(f"  {flag:{width}}  {text}")
+        print(f"{self._command.examples}\nall flags: {parser.prog} --help-all")
         parser.exit()
 
 
@@ -170,7 +160,7 @@ def _stopping() -> Iterator[None]:
             signal.signal(changed, handler)
 
 
-def _failed(command: str, error: BaseException, code: int = FAILED) -> int:
+def _failed(command: str, error: BaseException, code: int) -> int:
     """Print an error in a line, and its notes."""
     text = "interrupted" if type(error) is KeyboardInterrupt else str(error)
     lines = [text, *getattr(error, "__notes__", ())]

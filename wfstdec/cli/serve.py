@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wfstdec.cli.decode import make_decoder, nbest_of
+from wfstdec.cli.decode import MODEL, load_acoustic_model, make_decoder
 from wfstdec.cli.flags import (
     AUDIO_MODEL,
     CTC_DECODERS,
@@ -23,7 +23,6 @@ from wfstdec.cli.flags import (
     need,
     search_options,
 )
-from wfstdec.cli.transcribe import MODEL, load_acoustic_model
 from wfstdec.errors import BackendError, FormatError, OptionError
 
 KEY_VARIABLE = "WFSTDEC_KEY"
@@ -84,7 +83,7 @@ def serve(args: Args) -> int:
             limits,
             name=args.name or Path(args.acoustic_model).stem,
             confidence=args.confidence,
-            nbest=nbest_of(options),
+            nbest=getattr(options, "nbest", None) or 1,
             workers=args.workers,
             key=key,
             origins=origins,
@@ -120,19 +119,17 @@ def serve(args: Args) -> int:
 
 def read_key(path: str | None) -> str | None:
     """Read the key of a file, or of the environment; None where there is none."""
+    text = os.environ.get(KEY_VARIABLE)
     if path is not None:
         with open(path, encoding="utf-8") as file:
-            text: str | None = file.readline()
-    else:
-        text = os.environ.get(KEY_VARIABLE)
+            text = file.readline()
     if text is None:
         return None
     key = text.strip()
     if not (key.isascii() and key.isprintable() and key and " " not in key):
         raise FormatError(
             f"{path or KEY_VARIABLE}: a key of {len(key)} characters, expected one or "
-            "more of ASCII, no spaces; letters, digits, '-' and '_' can be sent by "
-            "browsers too"
+            "more of ASCII, no spaces; browsers send letters, digits, '-' and '_'"
         )
     return key
 
@@ -166,8 +163,5 @@ def _allow_open_files(wanted: int) -> None:
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < wanted:
-        _log.warning(
-            "%d files may be open, expected %d; raise the limit (ulimit -n)",
-            allowed,
-            wanted,
-        )
+        text = "%d files may be open, expected %d; raise the limit (ulimit -n)"
+        _log.warning(text, allowed, wanted)

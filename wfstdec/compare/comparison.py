@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.compare.oracle import OracleErrors
+from wfstdec.compare.quality import OracleErrors
 from wfstdec.metrics import Interval, WordErrors
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
@@ -44,9 +45,9 @@ class Outcome(NamedTuple):
 
     @classmethod
     def of(cls, hypothesis: Hypothesis) -> Outcome:
-        """Make a point of one of our hypotheses."""
-        reached = bool(hypothesis.reached_final)
-        return cls(hypothesis.text, float(hypothesis.total_cost), reached)
+        """Make an outcome of one of our hypotheses."""
+        cost, reached = float(hypothesis.total_cost), bool(hypothesis.reached_final)
+        return cls(hypothesis.text, cost, reached)
 
 
 Decode = Callable[[Sequence[np.ndarray], Sequence[Any] | None], Sequence[Outcome]]
@@ -131,13 +132,11 @@ class PhraseCounter:
 
     def count(self, words: Sequence[str]) -> Counter[tuple[str, ...]]:
         """The phrases that occur in a text, and how often."""
-        text = tuple(words)
-        return Counter(
-            text[start : start + length]
-            for length, known in self._by_length.items()
-            for start in range(len(text) - length + 1)
-            if text[start : start + length] in known
-        )
+        text, found = tuple(words), Counter[tuple[str, ...]]()
+        for length, known in self._by_length.items():
+            starts = range(len(text) - length + 1)
+            found.update(x for i in starts if (x := text[i : i + length]) in known)
+        return found
 
     def score(
         self,
@@ -145,14 +144,13 @@ class PhraseCounter:
         hypotheses: Mapping[str, Sequence[str]],
     ) -> PhraseScore:
         """Score the hypotheses of all utterances of the references."""
-        hits = in_references = in_hypotheses = 0
+        counts = np.zeros(3, np.int64)
         for utterance, reference in references.items():
             expected = self.count(reference)
             decoded = self.count(hypotheses.get(utterance, ()))
-            hits += (expected & decoded).total()
-            in_references += expected.total()
-            in_hypotheses += decoded.total()
-        return PhraseScore(hits, in_references, in_hypotheses)
+            several = expected & decoded, expected, decoded
+            counts += [one.total() for one in several]
+        return PhraseScore(*counts.tolist())
 
 
 FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
@@ -202,7 +200,7 @@ class Point:
     @property
     def wer(self) -> float:
         """Word errors per hundred reference words."""
-        return 100.0 * self.errors.total / self.errors.reference_words
+        return self.errors.rate
 
     @property
     def rtfx(self) -> float:
@@ -276,12 +274,10 @@ def load_comparison(path: PathLike) -> Comparison:
         found = json.loads("\n".join(read_lines(path)))
         if (found["format"], found["version"]) != (FORMAT, FORMAT_VERSION):
             raise ValueError(f"{found['format']} {found['version']}")
-        searches = {
-            name: SearchFacts(_setting(facts.pop("options")), **facts)
-            for name, facts in found["searches"].items()
-        }
-        points = tuple(_point(point) for point in found["points"])
-        return Comparison(points, searches, found["facts"])
+        searches = found["searches"].items()
+        facts = {name: SearchFacts(**_read(one)) for name, one in searches}
+        points = tuple(Point(**_read(point)) for point in found["points"])
+        return Comparison(points, facts, found["facts"])
 
 
 def pareto(points: Iterable[Point]) -> list[Point]:
@@ -298,6 +294,7 @@ def _setting(found: dict[str, Any]) -> Setting:
 
 
 _KINDS: Mapping[str, Callable[[Any], Any]] = {
+    "options": _setting,
     "setting": _setting,
     "errors": lambda one: WordErrors(**one),
     "phrases": lambda one: PhraseScore(**one),
@@ -308,12 +305,12 @@ _KINDS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _point(found: dict[str, Any]) -> Point:
-    """A point of a file; older ones lack its last fields, newer ones are an error."""
-    for name, kind in _KINDS.items():
-        if found.get(name) is not None:
-            found[name] = kind(found[name])
-    return Point(**found)
+def _read(found: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a file; older ones lack the last, newer ones are an error."""
+    for name in found.keys() & _KINDS:
+        if found[name] is not None:
+            found[name] = _KINDS[name](found[name])
+    return found
 
 
 NONE = "-"
@@ -331,8 +328,8 @@ COLUMNS: Mapping[str, tuple[str, Callable[[Point], str]]] = {
     "phrases: P %": ("phrases", lambda p: _phrases(p, "precision")),
     "R %": ("phrases", lambda p: _phrases(p, "recall")),
     "F %": ("phrases", lambda p: _phrases(p, "f_score")),
-    "best of list %": ("kept", lambda p: _wer(getattr(p.kept, "list_wer", None))),
-    "of lattice %": ("kept", lambda p: _wer(getattr(p.kept, "lattice_wer", None))),
+    "best of list %": ("kept", lambda p: _wer(p, "list_wer")),
+    "of lattice %": ("kept", lambda p: _wer(p, "lattice_wer")),
     "model s": ("model_s", lambda p: f"{_model_s(p):.2f}" if p.model_s else NONE),
     "search s": ("model_s", lambda p: f"{min(p.cpu_s) - _model_s(p):.2f}"),
 }
@@ -347,30 +344,21 @@ def table(comparison: Comparison) -> str:
         for name, (needed, cell) in COLUMNS.items()
         if not needed or any(getattr(point, needed) for point in points)
     }
-    fronts = [point for name in comparison.lists for point in comparison.front(name)]
+    fronts = {id(one) for name in comparison.lists for one in comparison.front(name)}
     rows = [["", *columns]]
-    series = None
-    for point in points:
-        if point.series != series:
-            series = point.series
-            rows.append([comparison.heading(point)])
-        mark = " *" if any(point is other for other in fronts) else ""
-        setting, *others = [cell(point) for cell in columns.values()]
-        rows.append(["", setting + mark, *others])
-    return "\n".join(
-        [_headline(comparison), "", *_lines(rows), "", *_notes(comparison)]
-    )
-
-
-def _headline(comparison: Comparison) -> str:
-    """Length of what was decoded, and the machine."""
-    facts: Mapping[str, Any] = comparison.facts
-    machine = facts["machine"]
-    return (
+    for series, several in groupby(points, comparison.heading):
+        rows.append([series])
+        for point in several:
+            setting, *others = [cell(point) for cell in columns.values()]
+            mark = " *" if id(point) in fronts else ""
+            rows.append(["", setting + mark, *others])
+    facts = comparison.facts
+    headline = (
         f"{facts['utterances']} utterances, {facts['audio_s'] / 60:.1f} min of audio, "
-        f"{facts['reference_words']:,} words; {machine['cpu'].split(',')[0]}, "
+        f"{facts['reference_words']:,} words; {facts['machine']['cpu'].split(',')[0]}, "
         f"{facts['date']}"
     )
+    return "\n".join([headline, "", *_lines(rows), "", *_notes(comparison)])
 
 
 def _percent(share: float | None) -> str:
@@ -381,7 +369,8 @@ def _phrases(point: Point, name: str) -> str:
     return _percent(getattr(point.phrases, name, None))
 
 
-def _wer(percent: float | None) -> str:
+def _wer(point: Point, name: str) -> str:
+    percent = getattr(point.kept, name, None)
     return NONE if percent is None else f"{percent:.2f}"
 
 
@@ -394,15 +383,13 @@ def _model_s(point: Point) -> float:
 def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns in line, the setting to the left; a row of one cell is a heading."""
     full = [row for row in rows if len(row) > 1]
-    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
+    first, *widths = [max(map(len, column)) for column in zip(*full, strict=True)][1:]
     lines = []
-    for row in rows:
-        if len(row) == 1:
-            lines.append(row[0])
-            continue
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[:2] = [row[1].ljust(widths[1])]
-        lines.append("  " + "  ".join(cells).rstrip())
+    for heading, *row in rows:
+        if row:
+            cells = map(str.rjust, row[1:], widths)
+            heading = "  " + "  ".join([row[0].ljust(first), *cells]).rstrip()
+        lines.append(heading)
     return lines
 
 

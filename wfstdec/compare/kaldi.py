@@ -109,10 +109,8 @@ class KaldiSearch(Search):
         self.name = f"kaldi-decoder {version('kaldi-decoder')}"
         self.facts = SearchFacts({"max_active": _MAX_ACTIVE})
         self.settings = [{"beam": beam} for beam in _BEAMS]
-        self._words, self._fst = (
-            graph.words,
-            scaled_fst(graph, lm_scale, word_insertion),
-        )
+        self._words = graph.words
+        self._fst = scaled_fst(graph, lm_scale, word_insertion)
 
     def prepare(self, setting: Setting) -> Decode:
         """See `Search.prepare`."""

@@ -19,17 +19,10 @@ import numpy as np
 
 from wfstdec.attention import open_decoder
 from wfstdec.attention.options import AttentionOptions
-from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import BoostList, BoostsLike, Numbers
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.checks.inputs import UTTERANCES
-from wfstdec.compare.comparison import (
-    Decode,
-    Outcome,
-    Search,
-    SearchFacts,
-    Setting,
-)
+from wfstdec.compare.comparison import Decode, Outcome, Search, SearchFacts, Setting
 from wfstdec.compare.running import fingerprint, resident_mb
 from wfstdec.compare.tuning import Grid, GridPart, combinations, split_grid
 from wfstdec.errors import OptionError
@@ -119,8 +112,8 @@ class DecoderSearch(Search):
     base: Any  # Options that a setting changes, a dataclass
     make: DecoderFactory  # Makes a decoder of one thread of options
     facts: SearchFacts = field(default_factory=SearchFacts)
-    # Compiles the boosts of an utterance for a decoder; None takes them as they are
-    compile: Callable[[Decoder, Any], Any] | None = None
+    # Makes what compiles boosts of a decoder; None takes them as they are
+    compile: Callable[[Decoder], Callable[[Any], Any]] | None = None
     # Whether settings differ in search width only; else costs cannot be compared
     has_widths: bool = True
     # The options worth tuning: those that change the text
@@ -135,9 +128,9 @@ class DecoderSearch(Search):
         """Compile each list once; see `Search.compile_boosts`."""
         if self.compile is None:
             return boosts
-        decoder = self.decoder(self.settings[0])
+        compile_list = self.compile(self.decoder(self.settings[0]))
         lists = {id(one): one for one in boosts}
-        compiled = {key: self.compile(decoder, one) for key, one in lists.items()}
+        compiled = {key: compile_list(one) for key, one in lists.items()}
         return [compiled[id(one)] for one in boosts]
 
     def prepare(self, setting: Setting) -> Decode:
@@ -305,18 +298,15 @@ class Models:
 
     def wfst_searches(self, base: WfstOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the WFST decoder on the graph."""
-        graph, frame_shift_s = self.loaded_graph, self.frame_shift_s
-        searches = wfst_searches(graph, base, grid, frame_shift_s=frame_shift_s)
-        return self._of_words(searches)
+        given, shift_s = (self.loaded_graph, base, grid), self.frame_shift_s
+        return self._of_words(wfst_searches(*given, frame_shift_s=shift_s))
 
     def trie_searches(self, base: TrieOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the trie decoder, over tokens where there is no lexicon."""
         if self.tokens is None:
             raise OptionError("the trie decoder without tokens, expected a token table")
-        names = "tokens lexicon lm blank unk_cost frame_shift_s separator"
-        names += " separator_optional open_vocabulary"
-        parts = {name: getattr(self, name) for name in names.split()}
-        factory = measure_load(partial(trie_factory, **parts))
+        names = "lexicon lm unk_cost separator_optional open_vocabulary"
+        factory = self._measured(trie_factory, names, tokens=self.tokens)
         inputs = _fingerprints(tokens=self.tokens, lexicon=self.lexicon, lm=self.lm)
         if self.open_vocabulary is not None:
             inputs["open_vocabulary"] = repr(self.open_vocabulary)
@@ -327,18 +317,25 @@ class Models:
 
     def greedy_searches(self, base: GreedyOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the greedy decoder, which takes token language models only."""
-        lm = self.lm
+        lm, names = self.lm, "lm unk_cost"
         # With a lexicon the model is over words, which this search does not have.
         if lm is not None and self.lexicon is not None:
             _log.info("greedy: without the language model, which is over words")
             lm = None
-        names = ("blank", "frame_shift_s", "separator")
-        parts = {name: getattr(self, name) for name in names}
-        parts |= {"unk_cost": None if lm is None else self.unk_cost}
-        make = partial(greedy_factory, tokens=self.any_tokens(), lm=lm, **parts)
+        factory = self._measured(
+            greedy_factory, names if lm else "", tokens=self.any_tokens()
+        )
         inputs = _fingerprints(tokens=self.tokens, lm=lm)
-        searches = greedy_searches(measure_load(make), base, grid, inputs=inputs)
+        searches = greedy_searches(factory, base, grid, inputs=inputs)
         return self._of_tokens(searches, "blank_penalty", lm)
+
+    def _measured(
+        self, make: Callable[..., DecoderFactory], names: str, **given: Any
+    ) -> Loaded[DecoderFactory]:
+        """A factory of some of the files and options, and what loading it took."""
+        all_names = f"blank frame_shift_s separator {names}".split()
+        parts = {name: getattr(self, name) for name in all_names}
+        return measure_load(partial(make, **given, **parts))
 
     def transducer_searches(
         self, base: TransducerOptions, grid: Grid
@@ -382,23 +379,25 @@ class Models:
         """Searches whose boosts are credited by words, unless by tokens is asked."""
         if self.phrase_unit != "token":
             return searches
-        return [replace(one, compile=self._compile_phrases()) for one in searches]
+        return [replace(one, compile=self._phrases) for one in searches]
 
     def _of_tokens(
         self, searches: list[DecoderSearch], insertion: str, lm: PathLike | None
     ) -> list[DecoderSearch]:
         """Set the options that `tune` varies, and boosts of tokens."""
         names = (insertion,) if lm is None else ("lm_scale", insertion)
-        return [
-            replace(search, tunable=names, compile=self._compile_phrases())
-            for search in searches
-        ]
+        return [replace(s, tunable=names, compile=self._phrases) for s in searches]
 
-    def _compile_phrases(self) -> Callable[[Decoder, Any], BoostsLike]:
+    def _phrases(self, decoder: Decoder) -> Callable[[Numbers | None], BoostsLike]:
         """Return a function that compiles lists as phrases of tokens."""
-        compilers: list[PhraseCompiler] = []  # one for each search
+        compiler = decoder.phrase_compiler(
+            PhraseOptions(weights_are_totals=True),
+            unit=self.phrase_unit,
+            boundary=self.phrase_boundary,
+            sentencepiece_model=self.sentencepiece_model,
+        )
 
-        def compile_list(decoder: Decoder, boosts: Numbers | None) -> BoostsLike:
+        def compile_list(boosts: Numbers | None) -> BoostsLike:
             if not boosts:
                 return None
             listed = BoostList.of(boosts)
@@ -408,15 +407,7 @@ class Models:
                     "and others in a list are left out",
                     min(listed.pronunciations),
                 )
-            if not compilers:
-                compiler = decoder.phrase_compiler(
-                    PhraseOptions(weights_are_totals=True),
-                    unit=self.phrase_unit,
-                    boundary=self.phrase_boundary,
-                    sentencepiece_model=self.sentencepiece_model,
-                )
-                compilers.append(compiler)
-            return compilers[0].compile(listed)
+            return compiler.compile(listed)
 
         return compile_list
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wfstdec.compare.comparison import Comparison, Point
-from wfstdec.compare.confidence import Reliability
+from wfstdec.compare.quality import Reliability
 from wfstdec.compare.tuning import Tuning
 from wfstdec.errors import FormatError, OptionError, needs
 from wfstdec.metrics import Interval
@@ -61,8 +62,52 @@ def plot(comparison: Comparison, path: PathLike | None = None) -> Figure:
         FormatError: The file cannot be written.
     """
     with _figure((8.0, 5.0), path) as figure:
-        _draw(figure.add_subplot(), comparison)
+        axes = figure.add_subplot()
+        for i, (name, several) in enumerate(
+            groupby(comparison.points, comparison.heading)
+        ):
+            _draw_series(axes, i, name, list(several))
+        for i, boosts in enumerate(comparison.lists):
+            front = comparison.front(boosts)
+            style: Any = {"label": "Pareto front"} if i == 0 else {}
+            style |= {"color": "#777777", "linewidth": 1.0, "markerfacecolor": "none"}
+            style |= {"markersize": 11, "zorder": 1}
+            axes.plot([p.rtfx for p in front], [p.wer for p in front], "o:", **style)
+        facts = comparison.facts
+        axes.set_xscale("log")
+        for ticks in ("major", "minor"):
+            getattr(axes.xaxis, f"set_{ticks}_formatter")(_tick)
+        axes.set(
+            xlabel="RTFx: seconds of audio per CPU second, one thread (log scale)",
+            ylabel="WER %",
+            title=f"{facts['utterances']} utterances, {facts['audio_s'] / 60:.1f} min; "
+            f"{facts['machine']['cpu'].split(',')[0]}",
+        )
+        axes.grid(True, which="both")
+        axes.margins(0.12)
+        axes.legend()
     return figure
+
+
+def _draw_series(axes: Any, i: int, name: str, points: list[Point]) -> None:
+    """A line from the narrowest to the widest setting, whose ends are labelled."""
+    look, style = _look(i), "--" if points[0].boosts else "-"
+    if len(points[0].setting) > 1:
+        points.sort(key=lambda point: -point.rtfx)
+    xs, ys = [p.rtfx for p in points], [p.wer for p in points]
+    axes.plot(xs, ys, style, label=name, **look)
+    _error_bars(axes, xs, ys, [p.wer_interval for p in points], look["color"])
+    # The first and the last, without those whose setting says nothing.
+    for point in {id(one): one for one in (points[0], points[-1])}.values():
+        if point.setting:
+            axes.annotate(
+                point.label,
+                (point.rtfx, point.wer),
+                textcoords="offset points",
+                xytext=(4, 5 if i % 2 == 0 else -11),
+                fontsize=7,
+                color=look["color"],
+            )
 
 
 def plot_tuning(tuning: Tuning, path: PathLike | None = None) -> Figure:
@@ -79,12 +124,11 @@ def plot_tuning(tuning: Tuning, path: PathLike | None = None) -> Figure:
             trials = sorted(tuning.trials, key=lambda trial: trial.setting[name])
             line = [trial for trial in trials if rest <= trial.setting.items()]
             others = [trial for trial in trials if trial not in line]
-            xs = [[trial.setting[name] for trial in some] for some in (others, line)]
-            ys = [[trial.wer for trial in some] for some in (others, line)]
-            axes.plot(xs[0], ys[0], ".", color="#bbbbbb")
-            axes.plot(xs[1], ys[1], "o-", color=COLOURS[0], markersize=4)
-            intervals = [trial.interval for trial in line]
-            _error_bars(axes, xs[1], ys[1], intervals, COLOURS[0])
+            xs = [trial.setting[name] for trial in others]
+            axes.plot(xs, [trial.wer for trial in others], ".", color="#bbbbbb")
+            xs, ys = [one.setting[name] for one in line], [one.wer for one in line]
+            axes.plot(xs, ys, "o-", color=COLOURS[0], markersize=4)
+            _error_bars(axes, xs, ys, [one.interval for one in line], COLOURS[0])
             axes.plot([best.setting[name]], [best.wer], "D", color=COLOURS[1])
             axes.set_xlabel(name)
         panels[0].set_ylabel("WER %")
@@ -93,8 +137,7 @@ def plot_tuning(tuning: Tuning, path: PathLike | None = None) -> Figure:
 
 
 def plot_reliability(
-    series: Mapping[str, Sequence[Reliability]],
-    path: PathLike | None = None,
+    series: Mapping[str, Sequence[Reliability]], path: PathLike | None = None
 ) -> Figure:
     """Draw how many words are right against how sure they are; the diagonal is best.
 
@@ -150,50 +193,6 @@ def _matplotlib() -> Any:
     return matplotlib
 
 
-def _draw(axes: Any, comparison: Comparison) -> None:
-    series: dict[str, list[Point]] = {}
-    for point in comparison.points:
-        series.setdefault(comparison.heading(point), []).append(point)
-    for i, (name, points) in enumerate(series.items()):
-        look = _look(i)
-        ordered = points  # from narrow to wide
-        if len(points[0].setting) > 1:
-            ordered = sorted(points, key=lambda point: -point.rtfx)
-        xs, ys = [p.rtfx for p in ordered], [p.wer for p in ordered]
-        axes.plot(xs, ys, "--" if points[0].boosts else "-", label=name, **look)
-        _error_bars(axes, xs, ys, [p.wer_interval for p in ordered], look["color"])
-        # The first and the last, without those whose setting says nothing.
-        for point in {id(one): one for one in (ordered[0], ordered[-1])}.values():
-            if point.setting:
-                axes.annotate(
-                    point.label,
-                    (point.rtfx, point.wer),
-                    textcoords="offset points",
-                    xytext=(4, 5 if i % 2 == 0 else -11),
-                    fontsize=7,
-                    color=look["color"],
-                )
-    for i, boosts in enumerate(comparison.lists):
-        front = comparison.front(boosts)
-        style = {"color": "#777777", "linewidth": 1.0, "markerfacecolor": "none"}
-        style |= {"markersize": 11, "zorder": 1}
-        style |= {"label": "Pareto front"} if i == 0 else {}
-        axes.plot([p.rtfx for p in front], [p.wer for p in front], "o:", **style)
-    facts = comparison.facts
-    axes.set_xscale("log")
-    for ticks in ("major", "minor"):
-        getattr(axes.xaxis, f"set_{ticks}_formatter")(_tick)
-    axes.set(
-        xlabel="RTFx: seconds of audio per CPU second, one thread (log scale)",
-        ylabel="WER %",
-        title=f"{facts['utterances']} utterances, {facts['audio_s'] / 60:.1f} min; "
-        f"{facts['machine']['cpu'].split(',')[0]}",
-    )
-    axes.grid(True, which="both")
-    axes.margins(0.12)
-    axes.legend()
-
-
 def _error_bars(
     axes: Any,
     xs: Sequence[float],
@@ -202,15 +201,11 @@ def _error_bars(
     colour: str,
 ) -> None:
     """Draw the 95 % intervals of WERs, where there are any."""
-    known = [
-        (x, wer, max(0.0, wer - ends.low), max(0.0, ends.high - wer))
-        for x, wer, ends in zip(xs, wers, intervals, strict=True)
-        if ends is not None
-    ]
-    if known:
-        x, y, below, above = zip(*known, strict=True)
-        style = {"fmt": "none", "ecolor": colour, "alpha": 0.4, "capsize": 2}
-        axes.errorbar(x, y, yerr=(below, above), elinewidth=1.0, **style)
+    style = {"fmt": "none", "ecolor": colour, "alpha": 0.4, "capsize": 2}
+    for x, wer, ends in zip(xs, wers, intervals, strict=True):
+        if ends is not None:
+            reach = [max(0.0, wer - ends.low)], [max(0.0, ends.high - wer)]
+            axes.errorbar(x, wer, yerr=reach, elinewidth=1.0, **style)
 
 
 def _look(i: int) -> dict[str, Any]:

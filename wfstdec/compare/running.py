@@ -36,7 +36,7 @@ from wfstdec.compare.comparison import (
     Search,
     Setting,
 )
-from wfstdec.compare.oracle import OracleErrors, fewest_errors, lattice_errors
+from wfstdec.compare.quality import OracleErrors, fewest_errors, lattice_errors
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.fst.tlg import peak_memory_gb
@@ -46,7 +46,6 @@ from wfstdec.text.files import PathLike
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"
 
 
 def _give_back() -> None:
@@ -56,24 +55,20 @@ def _give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _status_bytes(name: str) -> int:
-    """A line of the process's status in bytes, 0 where there is none."""
+def _memory_bytes(name: str) -> float:
+    """A line of the process's status, or the peak so far where there is none."""
     text = _STATUS.read_text() if _STATUS.exists() else ""
     line = re.search(rf"^{name}:\s*(\d+)", text, re.MULTILINE)
-    return 1024 * int(line[1]) if line else 0
-
-
-def _peak_bytes() -> float:
-    return _status_bytes("VmHWM") or 1e9 * peak_memory_gb()
+    return 1024.0 * int(line[1]) if line else 1e9 * peak_memory_gb()
 
 
 def _reset_peak() -> bool:
     """Lower the peak to the present, where the system allows that."""
     try:
-        _CLEAR_REFS.write_text(_RESET_PEAK)
+        _CLEAR_REFS.write_text("5")
+        return "VmHWM:" in _STATUS.read_text()
     except OSError:
         return False
-    return _status_bytes("VmHWM") > 0
 
 
 IS_EXACT = _reset_peak()
@@ -91,17 +86,18 @@ class Peak:
     def __enter__(self) -> Peak:
         _give_back()
         _reset_peak()
-        self._before = _peak_bytes()
+        self._before = _memory_bytes("VmHWM")
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.growth_mb = round(max(0, _peak_bytes() - self._before) / 1e6, 2)
+        growth = _memory_bytes("VmHWM") - self._before
+        self.growth_mb = round(max(0, growth) / 1e6, 2)
 
 
 def resident_mb() -> float:
     """The resident set now, megabytes, or its peak so far where unknown."""
     _give_back()  # first, so that freed memory does not count
-    return (_status_bytes("VmRSS") or 1e9 * peak_memory_gb()) / 1e6
+    return _memory_bytes("VmRSS") / 1e6
 
 
 PACKAGES = ("numpy", "numba", "llvmlite", "kaldifst", "kaldi_decoder")
@@ -248,35 +244,29 @@ def run(
     """
     _check(searches, repeats, oracle)
     utterances = list(speech.logprobs.values())
-    lists: dict[str | None, Any] = {None: None}
-    lists.update(boosts or {})
-    candidates = [
-        _Candidate(search, setting, name, given)
-        for search in searches
-        for name, by_utterance in lists.items()
-        if name is None or search.takes_boosts
-        for given in [_compiled(search, by_utterance, speech)]
-        for setting in search.settings
-    ]
+    candidates: list[_Candidate] = []
+    for search in searches:
+        for name, by_utterance in [(None, None), *(boosts or {}).items()]:
+            if name is None or search.takes_boosts:
+                given = _compiled(search, by_utterance, speech)
+                series = (_Candidate(search, x, name, given) for x in search.settings)
+                candidates += series
     compared = speech.normalizer.words
     counter = PhraseCounter(" ".join(compared(phrase.split())) for phrase in phrases)
     for turn in range(repeats):
         # Back and forth: a machine that slows down affects all alike.
-        for candidate in candidates if turn % 2 == 0 else reversed(candidates):
-            candidate.decode(utterances)
+        for one in candidates if turn % 2 == 0 else reversed(candidates):
+            one.decode(utterances)
             if turn == 0:
-                if candidate is candidates[0]:
-                    speech.check_words(speech.words_of(candidate.outcomes))
-                point = _point(candidate, candidates, speech, counter)
+                if one is candidates[0]:
+                    speech.check_words(speech.words_of(one.outcomes))
+                point = _point(one, candidates, speech, counter)
                 figures = point.series, point.label, point.wer, point.rtfx
                 _log.info("%s, %s: %%WER %.2f, RTFx %.0f", *figures)
-    for candidate in candidates if oracle is not None else ():
-        candidate.count_oracle_errors(speech, oracle or 1)
+    for one in candidates if oracle is not None else ():
+        one.count_oracle_errors(speech, oracle or 1)
     points = [_point(one, candidates, speech, counter) for one in candidates]
-    facts = {
-        search.name: replace(search.facts, takes_boosts=search.takes_boosts)
-        for search in searches
-    }
+    facts = {s.name: replace(s.facts, takes_boosts=s.takes_boosts) for s in searches}
     return Comparison(tuple(points), facts, _facts(speech, counter, repeats))
 
 
@@ -317,9 +307,8 @@ def _check(searches: Sequence[Search], repeats: int, oracle: int | None) -> None
         if value is not None and value < 1:
             raise OptionError(f"{name}={value!r}, expected 1 or more")
     if not searches or not all(search.settings for search in searches):
-        raise OptionError(
-            f"{len(searches)} searches, expected at least one, each with settings"
-        )
+        num = len(searches)
+        raise OptionError(f"{num} searches, expected at least one, each with settings")
     for name, count in Counter(search.name for search in searches).items():
         if count > 1:
             raise OptionError(f"two searches called {name!r}, expected other names")
@@ -332,13 +321,9 @@ def _point(
     counter: PhraseCounter,
 ) -> Point:
     """Make the point of a candidate; its siblings end with the widest."""
-    siblings = [
-        other.outcomes
-        for other in candidates
-        # Settings go from narrow to wide: the last one's costs are the nearest to
-        # exact.
-        if (other.search, other.list_name) == (one.search, one.list_name)
-    ]
+    series = one.search, one.list_name
+    siblings = [x.outcomes for x in candidates if (x.search, x.list_name) == series]
+    # Settings go from narrow to wide: the last one's costs are the nearest to exact.
     widest = siblings[-1] if len(siblings) > 1 else ()
     hypotheses = speech.words_of(one.outcomes)
     score = score_texts(speech.references, hypotheses)

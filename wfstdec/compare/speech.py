@@ -124,12 +124,9 @@ def read_speech(
     if pairing.message:
         _log.warning("%s", pairing.message)
     chosen = evenly_spaced(list(arrays), limit)
-    return Speech(
-        {utterance: arrays[utterance] for utterance in chosen},
-        normalizer.texts({utterance: words[utterance] for utterance in chosen}),
-        frame_shift_s,
-        normalizer,
-    )
+    texts = normalizer.texts({utterance: words[utterance] for utterance in chosen})
+    given = {utterance: arrays[utterance] for utterance in chosen}
+    return Speech(given, texts, frame_shift_s, normalizer)
 
 
 def evenly_spaced(items: list[str], limit: int | None) -> list[str]:

@@ -32,12 +32,7 @@ from wfstdec.metrics import (
 )
 
 WIDTHS = (
-    "beam",
-    "max_active",
-    "min_active",
-    "beam_delta",
-    "beam_size",
-    "token_top_k",
+    *("beam", "max_active", "min_active", "beam_delta", "beam_size", "token_top_k"),
     "blank_skip_threshold",
 )
 """Options that make a search wider as they grow; None is the widest."""
@@ -81,7 +76,16 @@ def parse_grid(
             if name in seen:
                 raise OptionError(f"grid {text!r}: {name} a second time, expected once")
             seen.add(name)
-        values = [_values(x, joined, text, words) for x in right.split(",")]
+        values: list[Any] = []
+        for several in right.split(","):
+            parts = [part.strip() for part in several.split(":")]
+            if len(parts) != len(joined):
+                raise OptionError(
+                    f"grid {text!r}: found {several.strip()!r}, expected {len(joined)} "
+                    "values joined by ':'"
+                )
+            pairs = zip(parts, joined, strict=True)
+            values.append(tuple(_value(part, name in words) for part, name in pairs))
         if len(joined) > 1:
             grid[joined] = values
         else:
@@ -143,24 +147,8 @@ def _width(value: Any) -> tuple[float, ...]:
     return tuple(math.inf if one is None else float(one) for one in values)
 
 
-def _values(
-    text: str, names: tuple[str, ...], whole: str, words: Collection[str]
-) -> tuple[Any, ...]:
-    """The values of options that go together."""
-    parts = [part.strip() for part in text.split(":")]
-    if len(parts) != len(names):
-        raise OptionError(
-            f"grid {whole!r}: found {text.strip()!r}, expected {len(names)} values "
-            "joined by ':'"
-        )
-    return tuple(
-        "none" if part.lower() == "none" and name in words else _value(part)
-        for name, part in zip(names, parts, strict=True)
-    )
-
-
-def _value(text: str) -> Any:
-    constants = {"none": None, "true": True, "false": False}
+def _value(text: str, is_word: bool) -> Any:
+    constants = {"none": "none" if is_word else None, "true": True, "false": False}
     if text.lower() in constants:
         return constants[text.lower()]
     for kind in (int, float):
@@ -202,7 +190,7 @@ class Trial:
     @property
     def wer(self) -> float:
         """Word errors per hundred reference words."""
-        return 100.0 * self.errors.total / self.errors.reference_words
+        return self.errors.rate
 
     @property
     def interval(self) -> Interval | None:
@@ -260,51 +248,6 @@ class Tuning:
         return found
 
 
-@dataclass
-class _Search:
-    """A pattern search under way."""
-
-    evaluate: Callable[[Setting, str], Trial]
-    ranges: Mapping[str, Range]
-    max_trials: int
-    say: Callable[[Trial], None]
-    done: dict[_Place, Trial] = field(default_factory=dict)
-    cut_short: bool = False
-
-    @property
-    def best(self) -> Trial:
-        return min(self.done.values(), key=lambda trial: trial.rank)
-
-    def visit(self, places: Iterable[_Place], stage: str) -> None:
-        """Evaluate those that are new, moved into the ranges; no more than allowed."""
-        for place in places:
-            pairs = zip(place, self.ranges.values(), strict=True)
-            inside = tuple(round(min(max(x, lo), hi), DIGITS) for x, (lo, hi) in pairs)
-            if inside in self.done:
-                continue
-            if len(self.done) == self.max_trials:
-                self.cut_short = True
-                return
-            setting = dict(zip(self.ranges, inside, strict=True))
-            self.done[inside] = self.evaluate(setting, stage)
-            self.say(self.done[inside])
-
-    def refine(self, steps: _Place, stage: str) -> None:
-        """Move to better neighbours until there are none."""
-        moves = [m for m in itertools.product((-1, 0, 1), repeat=len(steps)) if any(m)]
-        moves.sort(key=lambda move: sum(map(abs, move)))  # along the axes first
-        while not self.cut_short:
-            before = self.best
-            centre = tuple(before.setting.values())
-            places = (
-                tuple(x + m * s for x, m, s in zip(centre, move, steps, strict=True))
-                for move in moves
-            )
-            self.visit(places, stage)
-            if self.best is before:
-                return
-
-
 def tune(
     prepare: Callable[[Setting], Decode],
     speech: Speech,
@@ -338,19 +281,35 @@ def tune(
     if ranges is None:
         ranges = {n: r for n, r in RANGES.items() if boosts or n != "boost_scale"}
     _check(ranges, max_trials)
-    utterances = list(speech.logprobs.values())
+    utterances, say = list(speech.logprobs.values()), say or partial(_log.info, "%s")
+    done: dict[_Place, Trial] = {}
 
-    def evaluate(setting: Setting, stage: str) -> Trial:
+    def evaluate(place: _Place, stage: str) -> Trial:
+        setting = dict(zip(ranges, place, strict=True))
         hypotheses = speech.words_of(prepare(setting)(utterances, boosts))
         # Where no word is ever right, references are in another form: report it at
         # once, not after 80 trials.
-        if not search.done:
+        if not done:
             speech.check_words(hypotheses)
         score = score_texts(speech.references, hypotheses)
         return Trial(setting, score.errors, stage, score.counts)
 
-    say = say or partial(_log.info, "%s")
-    search = _Search(evaluate, ranges, max_trials, say)
+    def visit(places: Iterable[_Place], stage: str) -> bool:
+        """Evaluate those that are new, moved into the ranges; False: not all."""
+        for place in places:
+            pairs = zip(place, ranges.values(), strict=True)
+            inside = tuple(round(min(max(x, lo), hi), DIGITS) for x, (lo, hi) in pairs)
+            if inside in done:
+                continue
+            if len(done) == max_trials:
+                return False
+            done[inside] = evaluate(inside, stage)
+            say(done[inside])
+        return True
+
+    def best() -> Trial:
+        return min(done.values(), key=lambda trial: trial.rank)
+
     # The default comes first; fixed values stay what they are. A missing scale is 1, a
     # missing insertion 0.
     given = {name: float(name.endswith("_scale")) for name in ranges}
@@ -361,22 +320,32 @@ def tune(
     )
     pairs = zip(place, ranges.values(), strict=True)
     if all(low <= x <= high for x, (low, high) in pairs):
-        search.visit([place], "default")
-        first = search.done[place]
+        visit([place], "default")
+        first = done[place]
     else:  # none of the trials
-        first = evaluate(dict(zip(ranges, place, strict=True)), "default")
+        first = evaluate(place, "default")
     # A coarse grid next, so that refinement begins near the best of all.
     axes = (
         [low + (high - low) * i / (COARSE - 1) for i in range(COARSE)]
         for low, high in ranges.values()
     )
-    search.visit(itertools.product(*axes), "grid")
+    complete = visit(itertools.product(*axes), "grid")
+    moves = [m for m in itertools.product((-1, 0, 1), repeat=len(ranges)) if any(m)]
+    moves.sort(key=lambda move: sum(map(abs, move)))  # along the axes first
     for halving in range(1, HALVINGS + 1):
         parts = (COARSE - 1) * 2**halving
-        steps = tuple((high - low) / parts for low, high in ranges.values())
-        search.refine(steps, f"step {halving}")
-    trials = tuple(search.done.values())
-    return Tuning(search.best, trials, dict(ranges), not search.cut_short, first)
+        steps = [(high - low) / parts for low, high in ranges.values()]
+        centre = None
+        # To better neighbours until there are none.
+        while complete and best() is not centre:
+            centre = best()
+            at = centre.setting.values()
+            places = (
+                tuple(x + m * s for x, m, s in zip(at, move, steps, strict=True))
+                for move in moves
+            )
+            complete = visit(places, f"step {halving}")
+    return Tuning(best(), tuple(done.values()), dict(ranges), complete, first)
 
 
 def _check(ranges: Mapping[str, Range], max_trials: int) -> None:

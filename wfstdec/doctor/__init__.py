@@ -6,7 +6,6 @@ print(report)                          # a page; the commands to take at its end
 report.is_wrong, report["blank"].text
 """
 
-from wfstdec.doctor.examine import examine
-from wfstdec.doctor.findings import Finding, Report
+from wfstdec.doctor.examine import Finding, Report, examine
 
 __all__ = ["Finding", "Report", "examine"]

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import shlex
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from wfstdec.checks.inputs import blank_doubt
-from wfstdec.checks.rows import RowKind
-from wfstdec.checks.token_counts import called_separator
-from wfstdec.doctor.findings import Finding, Report, Status, examples, percent
-from wfstdec.doctor.model_output import ModelOutput
+from wfstdec.checks.inputs import Pairs, TokenCounts, blank_doubt, called_separator
+from wfstdec.checks.rows import MOST_ROWS, RowKind, kind_of, row_sums, spread
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
 from wfstdec.text.arpa import read_arpa
+from wfstdec.text.display import examples
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import (
     MARKS,
@@ -33,7 +33,10 @@ from wfstdec.text.lexicon import (
 from wfstdec.text.tokens import TokenTable, read_tokens, token_table
 
 Path = str | os.PathLike[str]
+Status = Literal["ok", "look", "wrong"]
 
+UTTERANCES = 200
+"""Utterances that are examined."""
 WORDS_PER_S = 2.7
 """Words per second of read speech, its pauses included."""
 LIKELY_RATES = 1.3, 4.6
@@ -52,6 +55,52 @@ FOLDED = 0.05
 """What a coverage gains without case, where case is what it lacks."""
 FINE, DOUBTFUL = 0.3, 0.6
 """Error rates of models that fit, and of those that may."""
+_WIDTH = 88
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was looked at."""
+
+    name: str  # What it is about
+    status: Status  # `"ok"`; `"look"`, where only the user can tell; `"wrong"`
+    text: str  # The fault, and its remedy
+
+
+@dataclass(frozen=True)
+class Report:
+    """Findings, in the order of the page that `str()` gives."""
+
+    findings: tuple[Finding, ...]  # All of them
+    # Command lines to take, with the flags that were found
+    commands: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Finding:
+        """The finding of this name."""
+        return {one.name: one for one in reversed(self.findings)}[name]
+
+    @property
+    def is_wrong(self) -> bool:
+        """Tell whether anything is wrong."""
+        return any(finding.status == "wrong" for finding in self.findings)
+
+    def __str__(self) -> str:
+        width = max(len(finding.name) for finding in self.findings)
+        lines = []
+        for finding in self.findings:
+            head = f"{finding.name:{width}}  {finding.status:5}  "
+            lines += textwrap.wrap(
+                head + finding.text, _WIDTH, subsequent_indent=" " * len(head)
+            )
+        if self.commands:
+            first = "mend what is wrong, then" if self.is_wrong else "take"
+            lines += ["", f"{first}:", *(f"  {line}" for line in self.commands)]
+        return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """A share for people: `69 %`, `2.6 %`."""
+    return f"{100 * share:.{0 if share >= 0.1 or not share else 1}f} %"
 
 
 def examine(
@@ -81,15 +130,54 @@ def examine(
     Returns:
         Findings and command lines. A file that cannot be read is a finding too.
     """
-    paths = {
-        "--tokens": tokens,
-        "--logprobs": logprobs,
-        "--lexicon": lexicon,
-        "--lm": lm,
-        "--ref": ref,
-    }
+    paths = {"--tokens": tokens, "--logprobs": logprobs, "--lexicon": lexicon}
+    paths |= {"--lm": lm, "--ref": ref}
     given = {f: os.fspath(path) for f, path in paths.items() if path is not None}
     return _Examination(given, blank, separator, frame_shift_s).report()
+
+
+@dataclass
+class ModelOutput:
+    """Tokens that win in the frames of some utterances."""
+
+    counts: TokenCounts
+    # The tokens of each utterance's runs, blanks too, int64
+    runs: dict[str, np.ndarray] = field(default_factory=dict)
+    frames: dict[str, int] = field(default_factory=dict)  # Of each utterance
+    kinds: Counter[RowKind] = field(default_factory=Counter)  # Of utterances
+    # The least and the largest ln of the sum of exp(x) of rows
+    sums: tuple[float, float] = (math.inf, -math.inf)
+    # Shapes of arrays that have not V columns
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    transposed: int = 0  # Utterances that came as [V, T]
+
+    @classmethod
+    def of(cls, logprobs: Pairs, num_tokens: int) -> ModelOutput:
+        """Examine the first utterances; their log-probs are [T, V]."""
+        output = cls(TokenCounts(num_tokens))
+        for utterance, array in itertools.islice(logprobs, UTTERANCES):
+            # Examined nevertheless: all that is wrong is reported at once.
+            if array.shape[1] != num_tokens and array.shape[0] == num_tokens:
+                output.transposed += 1
+                array = array.T
+            if array.shape[1] != num_tokens:
+                output.shapes.append(array.shape)
+                continue
+            kind = kind_of(array)
+            if kind is not None:
+                output.kinds[kind] += 1
+                (low, high), sums = output.sums, row_sums(spread(array, MOST_ROWS))
+                output.sums = min(low, float(sums.min())), max(high, float(sums.max()))
+            if kind == RowKind.TRANSPOSED:  # a square, of as many frames as tokens
+                array = array.T
+            output.runs[utterance] = output.counts.add(array)
+            output.frames[utterance] = len(array)
+        return output
+
+    def texts(self, without: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
+        """The tokens of each utterance's greedy path, but for some of them."""
+        for utterance, runs in self.runs.items():
+            yield utterance, runs[~np.isin(runs, without)].tolist()
 
 
 @dataclass
@@ -150,11 +238,10 @@ class _Examination:
             # A table that does not name its blank can still be read: frames tell which
             # token it is.
             self.flags["--blank"] = "0"  # unless another one wins frames
-            try:
+            with contextlib.suppress(TokenTableError):
                 self.tokens = read_tokens(path, 0)
-            except TokenTableError:
-                return False
-            return True
+                return True
+            return False
         self._add("tokens", "ok", f"{len(self.tokens)} in {path}")
         if self.named_blank is not None:
             self.flags["--blank"] = str(self.named_blank)
@@ -163,11 +250,11 @@ class _Examination:
     def _read_output(self) -> bool:
         """The log-probs: whether V fits, and what rows sum to."""
         num_tokens = len(self.tokens)
-        output = self._read(
-            "log-probs",
-            "--logprobs",
-            lambda path: ModelOutput.of(open_logprobs(path), num_tokens),
-        )
+
+        def read(path: str) -> ModelOutput:
+            return ModelOutput.of(open_logprobs(path), num_tokens)
+
+        output = self._read("log-probs", "--logprobs", read)
         if output is None:
             return False
         self.output, num_frames = output, output.counts.num_frames
@@ -179,8 +266,7 @@ class _Examination:
                 hint = f"; the blank comes last and has no name? --blank {num_tokens}"
             text = f"shape {shape}, expected V={num_tokens} as of the tokens{hint}"
         elif output.transposed:
-            text = f"{output.transposed} of {utterances} come as [V, T], expected "
-            text += "[T, V]; transpose them"
+            text = f"{output.transposed} of {utterances} come as [V, T], transpose them"
         elif not num_frames:
             text = "no frames, expected some"
         else:
@@ -193,12 +279,11 @@ class _Examination:
             if kind != RowKind.LOGPROBS:
                 self._add("row sums", "wrong", kind.doubt.removeprefix("logprobs: "))
                 return True
-        if output.kinds:
-            low, high = (math.exp(x) for x in output.sums)
-            text = f"exp of a row sums to {low:.3f} to {high:.3f}"
-            self._add("row sums", "ok", text)
-        else:
-            self._add("row sums", "look", "too few frames to tell")
+        low, high = (math.exp(x) for x in output.sums)
+        text = f"exp of a row sums to {low:.3f} to {high:.3f}"
+        if not output.kinds:
+            text = "too few frames to tell"
+        self._add("row sums", "ok" if output.kinds else "look", text)
         return True
 
     def _check_blank(self) -> None:
@@ -216,18 +301,14 @@ class _Examination:
         share = counts.frame_share(tokens.blank)
         text = f"{tokens.names[tokens.blank]!r}, token {tokens.blank}, wins "
         text += f"{percent(share)} of the frames"
-        if share >= RARE_BLANK:
-            self._add("blank", "ok", text)
-        else:
-            text += "; long frames, or another token (--blank)?"
-            self._add("blank", "look", text)
+        text += "" if share >= RARE_BLANK else "; another token (--blank)?"
+        self._add("blank", "ok" if share >= RARE_BLANK else "look", text)
 
     def _read_lexicon(self) -> None:
-        path, separator = self.paths.get("--lexicon"), None
+        path = self.paths.get("--lexicon")
         if path is None:
             return
-        if self.between:
-            separator = self.between[0]
+        separator = self.between[0] if self.between else None
         try:
             self.lexicon = read_lexicon(path, self.tokens, separator=separator)
         except LexiconError as error:
@@ -249,8 +330,8 @@ class _Examination:
         named = examples(repr(name) for name, _ in lacking.most_common())
         return (
             f"{num_bad:,} of {num_entries:,} entries use {len(lacking)} tokens that "
-            f"the token table lacks: {named}; is it of another model? Its first tokens "
-            f"are {examples(map(repr, self.tokens.names))}"
+            f"the token table lacks: {named}; of another model? It begins with "
+            f"{examples(map(repr, self.tokens.names))}"
         )
 
     def _used_tokens(self) -> set[int]:
@@ -267,35 +348,26 @@ class _Examination:
             return
         if self.lexicon is None and "--lexicon" in self.paths:
             return
-        if self.between:
-            [token] = self.between
-            share = counts.run_share(token, blank)
-            text = f"{names[token]!r} is {percent(share)} of the spoken tokens"
-            if share >= OFTEN:
-                self._add("separator", "ok", text)
-            else:
-                self._add("separator", "look", f"{text}; is it the one?")
-        else:
-            where = ""
+        hint = "; is it the one?"
+        if not self.between:
+            found, hint = counts.unused_tokens(names, blank, self._used_tokens()), ""
             if self.lexicon is None:  # only names tell separators from other tokens
-                called = [t for t, name in enumerate(names) if called_separator(name)]
-                found = [
-                    token
-                    for token in called
-                    if token != blank and counts.run_share(token, blank) >= OFTEN
-                ]
-            else:
-                found = counts.unused_tokens(names, blank, self._used_tokens())
-                where = " and no word has it"
+                called = (t for t, name in enumerate(names) if called_separator(name))
+                found = [t for t in called if t != blank]
+                found = [t for t in found if counts.run_share(t, blank) >= OFTEN]
             if not found:
-                text = "none: no token is said often between words"
-                self._add("separator", "ok", text)
+                self._add("separator", "ok", "none: no token is often between words")
                 return
-            token, won = found[0], percent(counts.run_share(found[0], blank))
-            text = f"{names[token]!r} is {won} of the spoken tokens{where}"
-            text += f"; --separator {names[token]!r}"
-            self._add("separator", "look", text)
-        self.between, self.flags["--separator"] = [token], names[token]
+            self.between = found[:1]
+            hint = "" if self.lexicon is None else " and no word has it"
+            hint += f"; --separator {names[found[0]]!r}"
+        [token] = self.between
+        share = counts.run_share(token, blank)
+        is_fine = named is not None and share >= OFTEN
+        text = f"{names[token]!r} is {percent(share)} of the spoken tokens"
+        status: Status = "ok" if is_fine else "look"
+        self._add("separator", status, text if is_fine else text + hint)
+        self.flags["--separator"] = names[token]
 
     def _check_lexicon(self) -> None:
         """Say how many words there are, and which tokens no word has."""
@@ -303,11 +375,8 @@ class _Examination:
         if lexicon is None:
             return
         known = {*self._used_tokens(), *self.between, tokens.blank}
-        shares = {
-            token: counts.run_share(token, tokens.blank)
-            for token in range(len(tokens))
-            if token not in known
-        }
+        others = sorted(set(range(len(tokens))) - known)
+        shares = {token: counts.run_share(token, tokens.blank) for token in others}
         self.words["lexicon"] = Counter(dict.fromkeys(lexicon.words, 1))
         text = f"{len(set(lexicon.words)):,} words, {len(lexicon):,} pronunciations"
         if not shares:
@@ -351,7 +420,7 @@ class _Examination:
         num_words, num_frames = 0, counts.num_frames
         if self.references:
             num_words = sum(map(len, self.references.values()))
-            num_frames = sum(self.output.frames[u] for u in self.references)
+            num_frames = sum(map(self.output.frames.__getitem__, self.references))
         elif self.between:  # nearly as many as words
             num_words = int(counts.runs[self.between[0]])
         text = f"{shift_s:g} s" + ("" if self.named_shift_s else " (the default)")
@@ -367,14 +436,11 @@ class _Examination:
             else:
                 text += f", people say {low:g} to {high:g}"
                 # By ratio: twice as fast is as far off as half as fast.
-                best = min(
-                    FRAME_SHIFTS_S,
-                    key=lambda s: abs(math.log(per_frame / s / WORDS_PER_S)),
-                )
+                likely = per_frame / WORDS_PER_S
+                best = min(FRAME_SHIFTS_S, key=lambda s: abs(math.log(likely / s)))
                 if best != shift_s:
                     shift_s = best
-                    rate = per_frame / best
-                    text += f"; --frame-shift {best:g} gives {rate:.1f}"
+                    text += f"; --frame-shift {best:g} gives {per_frame / best:.1f}"
         self._add("frame shift", status, text)
         if shift_s != 0.02:
             self.flags["--frame-shift"] = f"{shift_s:g}"
@@ -408,9 +474,9 @@ class _Examination:
             if not (one in self.words and other in self.words):
                 continue
             is_text, known = one == "references", self.words[other]
-            counts = Counter(
-                {w: n for w, n in self.words[one].items() if w not in MARKS}
-            )
+            counts = Counter(self.words[one])
+            for mark in MARKS:
+                del counts[mark]
             missing = Counter({w: n for w, n in counts.items() if w not in known})
             share = 1 - missing.total() / max(counts.total(), 1)
             limits = (0.95, 0.8) if is_text else (0.6, 0.1)
@@ -418,9 +484,7 @@ class _Examination:
             text = f"has {percent(share)} of {counts.total():,} {unit} of the {one}"
             if missing:
                 often = missing.most_common() if is_text else missing.items()
-                named = (
-                    f"{w!r}" + (f" ({n} times)" if n > 1 else "") for w, n in often
-                )
+                named = (f"{w!r}" + f" ({n} times)" * (n > 1) for w, n in often)
                 text += f"; {len(missing):,} it lacks: {examples(named)}"
             self._add(f"{one} in {other}", _graded(share, *limits), text)
 
@@ -436,11 +500,10 @@ class _Examination:
         ways: dict[str, list[Pronunciation]] = defaultdict(list)
         for word, spelt in zip(lexicon.words, lexicon.pronunciations, strict=True):
             ways[word].append(spelt)
+        given = {u: t for u, t in self.references.items() if ways.keys() >= set(t)}
+        texts = self.output.texts([tokens.blank, *self.between])
         counted = [
-            token_errors(self.references[utterance], path, ways)
-            for utterance, path in self.output.texts([tokens.blank, *self.between])
-            if utterance in self.references
-            and all(word in ways for word in self.references[utterance])
+            token_errors(given[u], path, ways) for u, path in texts if u in given
         ]
         total = sum(count for _, count in counted)
         if not total:
@@ -452,15 +515,16 @@ class _Examination:
             f"pronunciation, in the {len(counted)} utterances whose words all have some"
         )
         if status != "ok":
-            text += "; are tokens, lexicon, references and log-probs of one model and "
-            text += "task?"
+            text += "; are all files of one model and task?"
         self._add("greedy token errors", status, text)
 
     def _commands(self) -> list[str]:
         """Command lines: to build, to decode, and to tune or to score."""
-        score = [f"wfstdec score {self._line('--ref')} --hyp hyp.txt"]
-        if "--ref" not in self.paths:
-            score = []
+        tune, score = [], []
+        if "--ref" in self.paths:
+            speech = self._line("--logprobs", "--ref")
+            tune = [f"wfstdec tune --graph graph.npz {speech}"]
+            score = [f"wfstdec score {self._line('--ref')} --hyp hyp.txt"]
         # A graph needs both; without them another decoder takes what there is.
         if not {"--lexicon", "--lm"} <= self.paths.keys():
             decoder = "trie" if "--lexicon" in self.paths else "greedy"
@@ -470,10 +534,9 @@ class _Examination:
             return [f"{decode} --output hyp.txt", *score]
         given = self._line("--tokens", "--blank", "--lexicon", "--lm", "--separator")
         more = self._line("--logprobs", "--frame-shift")
-        tune = f"wfstdec tune --graph graph.npz {self._line('--logprobs', '--ref')}"
         return [
             f"wfstdec build {given} --output graph.npz",
-            *([tune] if "--ref" in self.paths else []),
+            *tune,
             f"wfstdec decode --graph graph.npz {more} --output hyp.txt",
             *score,
         ]

@@ -14,8 +14,13 @@ from typing import Any
 
 def few(names: Sequence[Any], most: int = 4) -> str:
     """The first few of some names, each as its repr."""
-    shown = [repr(name) for name in names[:most]]
-    return ", ".join([*shown, *(["..."] if len(names) > most else [])])
+    return examples(map(repr, names[: most + 1]), most)
+
+
+def examples(texts: Iterable[str], most: int = 5) -> str:
+    """The first few of some texts, and whether there are more."""
+    listed = list(texts)
+    return ", ".join([*listed[:most], *(["..."] if len(listed) > most else [])])
 
 
 def shortened(text: str, most: int = 60) -> str:

@@ -1,4 +1,9 @@
-"""Quality of word confidences: reliability, normalised cross-entropy, ROC.
+"""Quality of what a search keeps and knows: oracle error rates, word confidences.
+
+lattice_errors(lattice, ["hello", "world"])
+oracle(references, open_lattices("dev.lat"), lattice_errors)     # errors and words
+oracle(references, read_lists("hyp.jsonl"), fewest_errors)
+score_confidences(references, read_confidences("hyp.ctm"))
 
 A word of a hypothesis is right where the alignment with the reference pairs it with an
 equal word (Kaldi's choice among alignments). Of N words with confidences:
@@ -9,17 +14,135 @@ equal word (Kaldi's choice among alignments). Of N words with confidences:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.errors import FormatError, OptionError
+from wfstdec.errors import FormatError, LatticeError, OptionError
+from wfstdec.jit import jit
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.metrics import GAP, align
+from wfstdec.metrics import GAP, align, count_errors
 from wfstdec.search.paths.lattice import confidences_of, lattice_hypotheses
+from wfstdec.text.files import PathLike, read_lines, reading
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
+
+
+@dataclass(frozen=True)
+class OracleErrors:
+    """Errors of the best of what a decoder keeps, summed over utterances."""
+
+    words: int  # Of the references
+    nbest: int  # How long lists were, at most
+    of_lists: int  # Sum of the fewest word errors of each list
+    of_lattices: int | None  # The same of lattices; None for bare tokens
+
+    @property
+    def list_wer(self) -> float:
+        """Percent."""
+        return 100 * self.of_lists / self.words
+
+    @property
+    def lattice_wer(self) -> float | None:
+        """Percent."""
+        errors = self.of_lattices
+        return None if errors is None else 100 * errors / self.words
+
+
+def lattice_errors(
+    lattice: Lattice, reference: Sequence[str], normalizer: Normalizer = AS_IT_STANDS
+) -> int:
+    """Count the fewest word errors of any path of a lattice, exactly."""
+    if lattice.words_are_tokens:
+        raise LatticeError(
+            "is one of bare tokens, whose words are not known, expected a lattice of a "
+            "search with a lexicon or a graph"
+        )
+    # Words that count as one have one label; 0 stands for none.
+    labels, place = np.unique(lattice.arcs["olabel"], return_inverse=True)
+    ids: dict[str, int] = {}
+    compared = np.zeros(len(labels), np.int64)
+    for i, label in enumerate(labels.tolist()):
+        parts = normalizer.word(lattice.words[label]) if label else ()
+        if len(parts) > 1:
+            raise LatticeError(
+                f"word {lattice.words[label]!r} of a lattice becomes {len(parts)} "
+                f"words by {normalizer.flag}, expected one or none; take --ignore-case"
+            )
+        compared[i] = ids.setdefault(parts[0], label) if parts else 0
+    text = np.array([ids.get(word, -1) for word in reference], np.int64)
+    splits, into = lattice.arcs_into
+    may_end = lattice.states["final_excess"] < np.inf
+    state, olabel = lattice.arcs["state"].astype(np.int64), compared[place]
+    return int(_least_errors(lattice.order, splits, into, state, olabel, may_end, text))
+
+
+def fewest_errors(
+    texts: Iterable[Sequence[str]],
+    reference: Sequence[str],
+    normalizer: Normalizer = AS_IT_STANDS,
+) -> int:
+    """Count the word errors of the best text of a list, each in words."""
+    counts = (count_errors(reference, normalizer.words(text)) for text in texts)
+    return min(one.total for one in counts)
+
+
+def oracle(
+    references: Mapping[str, Sequence[str]],
+    kept: Mapping[str, Any],
+    errors: Callable[[Any, Sequence[str], Normalizer], int],
+    normalizer: Normalizer = AS_IT_STANDS,
+) -> tuple[int, int]:
+    """Count errors of the best of what was kept, all where nothing was, and words."""
+    total = sum(
+        errors(kept[name], words, normalizer) if name in kept else len(words)
+        for name, words in references.items()
+    )
+    return total, sum(map(len, references.values()))
+
+
+def read_lists(path: PathLike) -> dict[str, list[list[str]]]:
+    """The texts of the n-best lists that `wfstdec decode --format jsonl` wrote."""
+    lists = {}
+    for number, line in enumerate(read_lines(path), 1):
+        writer = "one of `wfstdec decode --format jsonl`"
+        with reading(f"{path}:{number}", f"line {line[:60]!r}", writer):
+            found = json.loads(line)
+            several = found.get("nbest") or [found]
+            lists[found["id"]] = [one["text"].split() for one in several]
+    return lists
+
+
+@jit
+def _least_errors(order, splits, into, source, olabel, may_end, text):
+    """Fewest errors of a path to a final state, by state and position in the text."""
+    size = len(text)
+    none = 1 << 30
+    errors = np.full((len(order), size + 1), none, np.int64)
+    for q in range(size + 1):
+        errors[0, q] = q
+    best = none
+    for state in order:
+        row = errors[state]
+        for p in range(splits[state], splits[state + 1]):
+            before, word = errors[source[into[p]]], olabel[into[p]]
+            for q in range(size + 1):
+                if word == 0:
+                    row[q] = min(row[q], before[q])
+                    continue
+                row[q] = min(row[q], before[q] + 1)
+                if q > 0:
+                    row[q] = min(row[q], before[q - 1] + int(word != text[q - 1]))
+        # Deletions, once all arcs into the state have been looked at.
+        for q in range(size):
+            row[q + 1] = min(row[q + 1], row[q] + 1)
+        if may_end[state]:
+            best = min(best, row[size])
+    return best
+
 
 _LEAST = 1e-6
 """Confidences are taken to be no nearer to 0 and 1."""
@@ -72,20 +195,12 @@ def quality(confidences: Sequence[float], right: Sequence[bool]) -> Quality:
     rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
     above = rank[is_right].sum() - num_right * (num_right + 1) / 2
     at = np.minimum((sure * _BINS).astype(int), _BINS - 1)
-    return Quality(
-        nce=float((whole - left) / whole),
-        auc=float(above / (num_right * num_wrong)),
-        words=len(is_right),
-        right=num_right / len(is_right),
-        bins=[
-            Reliability(
-                float(sure[at == b].mean()),
-                float(is_right[at == b].mean()),
-                int(sum(at == b)),
-            )
-            for b in np.unique(at)
-        ],
-    )
+    bins = []
+    for here in (at == one for one in np.unique(at)):
+        shares = float(sure[here].mean()), float(is_right[here].mean())
+        bins.append(Reliability(*shares, int(here.sum())))
+    nce, auc = float((whole - left) / whole), float(above / (num_right * num_wrong))
+    return Quality(nce, auc, len(is_right), num_right / len(is_right), bins)
 
 
 def score_confidences(
@@ -230,26 +345,21 @@ def tune_posterior_scale(
         raise OptionError(f"scales {list(scales)}, expected some above 0")
     done: dict[float, ScaleTrial] = {}
 
-    def visit(scale: float) -> None:
-        scale = round(scale, _DIGITS)
-        if scale > 0 and scale not in done:
-            done[scale] = measure(judged, scale)
-            if say is not None:
-                say(done[scale])
-
-    def best() -> ScaleTrial:
+    def visit(*given: float) -> ScaleTrial:
+        """Measure those that are new; the best of all so far."""
+        for scale in (round(one, _DIGITS) for one in given):
+            if scale > 0 and scale not in done:
+                done[scale] = measure(judged, scale)
+                if say is not None:
+                    say(done[scale])
         trials = done.values()
         return max(trials, key=lambda one: (one.quality.nce, -abs(one.scale - 1)))
 
     grid = sorted(set(scales))
-    for scale in grid:
-        visit(scale)
-    pairs = zip(grid[1:], grid, strict=False)
-    factor = max((high / low for high, low in pairs), default=1.0)
+    best = visit(*grid)
+    factor = max((high / low for low, high in pairwise(grid)), default=1.0)
     for _ in range(HALVINGS if factor > 1 else 0):
         factor **= 0.5
         # Each time between the best one and its neighbours, by half of the factor.
-        centre = best().scale
-        visit(centre / factor)
-        visit(centre * factor)
-    return ScaleTuning(best(), tuple(done.values()))
+        best = visit(best.scale / factor, best.scale * factor)
+    return ScaleTuning(best, tuple(done.values()))
