@@ -13,16 +13,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from wfstdec.audio.samples import checked_peak
-from wfstdec.errors import LogprobError, ModelError, OptionError, ShapeError
-from wfstdec.text.tokens import TokenTable
+from wfstdec.errors import (
+    FormatError,
+    LogprobError,
+    ModelError,
+    OptionError,
+    ShapeError,
+)
+from wfstdec.text.files import PathLike, reading
+from wfstdec.text.loading import load_tokens
+from wfstdec.text.tokens import TokenTable, token_table
 
 SHORTEST_S = 0.1
 """Shorter audio is padded with zeros for the network: convolutions need some."""
@@ -57,6 +68,75 @@ class EncoderSpec:
     def blank(self) -> int:
         """CTC's blank, an index of `tokens`."""
         return self.tokens.blank
+
+
+TOKEN_FILES = ("tokens.txt", "units.txt", "vocab.txt", "vocab.json")
+"""Files with the tokens in a model's folder."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Options of `load_model`; None is left to the model."""
+
+    # The token table of the model's outputs, or its file
+    tokens: PathLike | TokenTable | None = None
+    blank: int | str | None = None  # CTC's blank, by name or index
+    frame_shift_s: float | None = None  # Seconds from a frame to the next
+    sample_rate: int | None = None  # Samples a second
+    logits: bool | None = None  # Whether the outputs are still to be normalised
+    threads: int = 1  # Of onnxruntime
+    max_batch: int = 1  # Utterances at once
+
+    def spec(
+        self,
+        place: str,
+        tokens: PathLike | Sequence[str] | None,
+        blank: int | str | None,
+        shift: float | Callable[[int], float | None] | None,
+        rate: int | None,
+    ) -> EncoderSpec:
+        """The caller's facts before the model's own; a missing one is an error."""
+        # `shift` in seconds, or a function of the sample rate that finds it.
+        blank = blank if self.blank is None else self.blank
+        given = tokens if self.tokens is None else self.tokens
+        if given is None:
+            raise ModelError(
+                f"{place}: found no tokens, none of {' '.join(TOKEN_FILES)} is beside "
+                "it; expected tokens= (--tokens)"
+            )
+        if isinstance(given, str | os.PathLike | TokenTable):
+            table = load_tokens(given, blank)
+        else:
+            table = token_table(given, blank)
+        rate = self.sample_rate or rate
+        if rate is None:
+            raise ModelError(
+                f"{place}: no sample rate, expected sample_rate= (--sample-rate)"
+            )
+        rate = int(rate)
+        shift = self.frame_shift_s or (shift(rate) if callable(shift) else shift)
+        if shift is None:
+            raise ModelError(
+                f"{place}: says nowhere how long a frame is, expected frame_shift_s= "
+                "(--frame-shift)"
+            )
+        return EncoderSpec(table, float(shift), rate, self.max_batch)
+
+
+def tokens_beside(folder: Path) -> Path | None:
+    """The first of `TOKEN_FILES` that a folder has."""
+    return next((folder / n for n in TOKEN_FILES if (folder / n).is_file()), None)
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """A JSON object, or an empty one where there is no such file."""
+    if not path.is_file():
+        return {}
+    with reading(path, "JSON object", "one"):
+        found = json.loads(path.read_text("utf-8"))
+    if not isinstance(found, dict):
+        raise FormatError(f"{path}: found a {type(found).__name__}, expected an object")
+    return found
 
 
 @runtime_checkable
@@ -134,6 +214,43 @@ class BatchEncoder:
         for _, same in groupby(order, lambda i: spec.pads_exactly or lengths[i]):
             while group := list(islice(same, spec.max_batch)):
                 yield group
+
+
+class FunctionEncoder(BatchEncoder):
+    """A function of one's own as an `Encoder`.
+
+    Args:
+        function: From a waveform float32 [N] to log-probs [T, V].
+        tokens: Names of its V outputs.
+        frame_shift_s: Seconds from a frame to the next.
+        sample_rate: Samples a second of the waveform.
+        logits: Whether what it returns is still to be normalised.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[np.ndarray], Any],
+        tokens: TokenTable,
+        *,
+        frame_shift_s: float,
+        sample_rate: int,
+        logits: bool = False,
+    ) -> None:
+        spec = EncoderSpec(tokens, frame_shift_s, sample_rate)
+        super().__init__(spec, one_by_one(function), logits=logits)
+
+
+def one_by_one(function: Callable[[np.ndarray], Any]) -> Run:
+    """The `run` of a function that takes one waveform."""
+    return lambda batch, _: [as_array(function(waveform)) for waveform in batch]
+
+
+def as_array(rows: Any) -> np.ndarray:
+    """Rows of numpy, or of torch on any device, without an axis for one utterance."""
+    if hasattr(rows, "detach"):
+        rows = rows.detach().float().cpu().numpy()
+    rows = np.asarray(rows)
+    return rows[0] if rows.ndim == 3 and len(rows) == 1 else rows
 
 
 def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:

@@ -18,8 +18,12 @@ from typing import Any
 import numpy as np
 
 from wfstdec.errors import FormatError, ModelError, needs
-from wfstdec.models.encoder import BatchEncoder
-from wfstdec.models.python_models import ModelOptions, read_json, tokens_beside
+from wfstdec.models.encoder import (
+    BatchEncoder,
+    ModelOptions,
+    read_json,
+    tokens_beside,
+)
 from wfstdec.text.files import PathLike
 
 _FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}

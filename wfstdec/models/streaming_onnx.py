@@ -19,12 +19,13 @@ import numpy as np
 from wfstdec.errors import ModelError, needs
 from wfstdec.models.encoder import (
     EncoderSpec,
+    ModelOptions,
     check_frames,
     checked_chunks,
     checked_rows,
+    tokens_beside,
 )
 from wfstdec.models.onnx_asr_models import metadata
-from wfstdec.models.python_models import ModelOptions, tokens_beside
 
 Arrays = list[np.ndarray]
 
