@@ -56,13 +56,10 @@ class EncoderSpec:
     pads_exactly: bool = False
 
     def __post_init__(self) -> None:
-        positive = self.frame_shift_s > 0 and self.sample_rate > 0
-        if not positive or self.max_batch < 1:
-            raise OptionError(
-                f"frame_shift_s={self.frame_shift_s!r}, sample_rate="
-                f"{self.sample_rate!r}, max_batch={self.max_batch!r}, expected "
-                "positive numbers"
-            )
+        for name in ("frame_shift_s", "sample_rate", "max_batch"):
+            if not getattr(self, name) > 0:
+                value = getattr(self, name)
+                raise OptionError(f"{name}={value!r}, expected a positive number")
 
     @property
     def blank(self) -> int:
@@ -100,27 +97,19 @@ class ModelOptions:
         blank = blank if self.blank is None else self.blank
         given = tokens if self.tokens is None else self.tokens
         if given is None:
-            raise ModelError(
-                f"{place}: found no tokens, none of {' '.join(TOKEN_FILES)} is beside "
-                "it; expected tokens= (--tokens)"
-            )
-        if isinstance(given, str | os.PathLike | TokenTable):
-            table = load_tokens(given, blank)
-        else:
-            table = token_table(given, blank)
+            what = f"found no tokens, none of {' '.join(TOKEN_FILES)} is beside it"
+            raise ModelError(f"{place}: {what}; expected tokens= (--tokens)")
+        is_place = isinstance(given, str | os.PathLike | TokenTable)
+        table = load_tokens(given, blank) if is_place else token_table(given, blank)
         rate = self.sample_rate or rate
         if rate is None:
-            raise ModelError(
-                f"{place}: no sample rate, expected sample_rate= (--sample-rate)"
-            )
-        rate = int(rate)
-        shift = self.frame_shift_s or (shift(rate) if callable(shift) else shift)
+            expected = "expected sample_rate= (--sample-rate)"
+            raise ModelError(f"{place}: no sample rate, {expected}")
+        shift = self.frame_shift_s or (shift(int(rate)) if callable(shift) else shift)
         if shift is None:
-            raise ModelError(
-                f"{place}: says nowhere how long a frame is, expected frame_shift_s= "
-                "(--frame-shift)"
-            )
-        return EncoderSpec(table, float(shift), rate, self.max_batch)
+            expected = "expected frame_shift_s= (--frame-shift)"
+            raise ModelError(f"{place}: says nowhere how long a frame is, {expected}")
+        return EncoderSpec(table, float(shift), int(rate), self.max_batch)
 
 
 def tokens_beside(folder: Path) -> Path | None:
@@ -261,9 +250,8 @@ def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
             f"a waveform of {waveform.shape}, expected [N]; read_audio mixes channels"
         )
     if not np.issubdtype(waveform.dtype, np.floating):
-        raise ModelError(
-            f"waveform of dtype {str(waveform.dtype)!r}, expected floats: read_audio"
-        )
+        dtype = str(waveform.dtype)
+        raise ModelError(f"waveform of dtype {dtype!r}, expected floats: read_audio")
     waveform = waveform.astype(np.float32, copy=False)
     checked_peak(waveform)
     return np.pad(waveform, (0, max(0, shortest - len(waveform))))
@@ -283,14 +271,12 @@ def checked_rows(
     if rows.ndim != 2:
         raise ShapeError(f"the model gave {rows.shape}, expected [T, V]")
     if rows.shape[1] != len(tokens):
-        more = ""
-        if rows.shape[1] == len(tokens) + 1:
-            more = (
-                f", and blank={len(tokens)} (--blank) if the table leaves its last out"
-            )
+        num, more = len(tokens), ""
+        if rows.shape[1] == num + 1:
+            more = f", and blank={num} (--blank) if the table leaves its last out"
         raise ModelError(
-            f"the model gives {rows.shape[1]} outputs and there are {len(tokens)} "
-            f"tokens, expected as many; give its own table by tokens= (--tokens){more}"
+            f"the model gives {rows.shape[1]} outputs and there are {num} tokens, "
+            f"expected as many; give its own table by tokens= (--tokens){more}"
         )
     if logits and len(rows):
         rows = log_softmax(rows)
@@ -305,9 +291,7 @@ def checked_rows(
     if off.max(initial=0) <= _ROW_SLACK:
         return rows
     if some.min() >= 0 and np.allclose(some.sum(axis=1), 1, atol=0.05):
-        raise ModelError(
-            "the model gives probabilities, expected their natural logarithm"
-        )
+        raise ModelError("the model gives probabilities, expected their logarithms")
     raise ModelError(
         f"the exponentials of a row sum to {masses[off.argmax()]:.4g}, expected 1: "
         "logits? give logits=True (--logits) to have them normalised"
@@ -320,13 +304,11 @@ def check_frames(num_frames: int, num_samples: int, spec: EncoderSpec) -> None:
     audio_s = num_samples / spec.sample_rate
     if abs(frames_s - audio_s) <= SLACK_S + SLACK * audio_s:
         return
-    why = ""
-    if frames_s < audio_s:
-        why = "the model may hear only a part of what is long (cut the recording), or "
+    why = "the model hears only a part of what is long (cut the recording), or "
     raise ModelError(
         f"{num_frames} frames of {spec.frame_shift_s:g} s are {frames_s:.2f} s, "
-        f"expected {audio_s:.2f} s of audio: {why}its frame shift or sample rate "
-        "is another (--frame-shift, --sample-rate)"
+        f"expected {audio_s:.2f} s of audio: {why * (frames_s < audio_s)}its frame "
+        "shift or sample rate is another (--frame-shift, --sample-rate)"
     )
 
 
@@ -371,17 +353,13 @@ class Windowed:
         self, encoder: Encoder, chunk_s: float, left_s: float, right_s: float
     ) -> None:
         if not (chunk_s > 0 and left_s >= 0 and right_s >= 0):
-            raise OptionError(
-                f"chunk_s={chunk_s!r}, left_s={left_s!r}, right_s={right_s!r}, "
-                "expected a positive chunk and no negative time"
-            )
+            given = f"chunk_s={chunk_s!r}, left_s={left_s!r}, right_s={right_s!r}"
+            raise OptionError(f"{given}, expected a positive chunk, no time below 0")
         self.encoder, self.spec = encoder, encoder.spec
         shift = self.spec.frame_shift_s * self.spec.sample_rate
         self._shift = round(shift)
         if abs(shift - self._shift) > 1e-6 * shift:
-            raise OptionError(
-                f"frames of {shift:g} samples, expected a whole number for windows"
-            )
+            raise OptionError(f"frames of {shift:g} samples, expected a whole number")
         self._chunk, self._left, self._right = (
             int(np.ceil(seconds / self.spec.frame_shift_s - 1e-6))
             for seconds in (chunk_s, left_s, right_s)
@@ -407,10 +385,8 @@ class Windowed:
         found: list[list[np.ndarray]] = [[] for _ in states]
         turn = [i for i, state in enumerate(states) if self._is_ready(state)]
         while turn:
-            windows = self.encoder.encode(
-                [states[i].samples[: self._size(states[i])] for i in turn]
-            )
-            for i, rows in zip(turn, windows, strict=True):
+            windows = [states[i].samples[: self._size(states[i])] for i in turn]
+            for i, rows in zip(turn, self.encoder.encode(windows), strict=True):
                 found[i].append(self._take(states[i], rows))
             turn = [i for i in turn if self._is_ready(states[i])]
         empty = np.zeros((0, len(self.spec.tokens)), np.float32)

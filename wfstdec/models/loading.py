@@ -56,11 +56,8 @@ class _ModelSource:
     def __init__(self, model: Any, given: ModelOptions) -> None:
         self.model, self.given = model, given
         is_path = isinstance(model, str | os.PathLike)
-        self.path = Path(os.fspath(model)) if is_path else None
-
-    @cached_property
-    def folder(self) -> Path | None:
-        return self.path if self.path is not None and self.path.is_dir() else None
+        self.path = path = Path(os.fspath(model)) if is_path else None
+        self.folder = path if path and path.is_dir() else None
 
     @cached_property
     def onnx(self) -> Path | None:
@@ -141,13 +138,11 @@ def _load(model: Any, given: ModelOptions, kind: str | None = None) -> Encoder:
         if encoder is not None:
             return encoder
     if found.path is not None and not found.path.exists():
-        raise ModelError(
-            f"{found.path}: no such file, expected a model, 'hama' or 'module:function'"
-        )
-    raise ModelError(
-        f"{model if found.path else type(model).__name__}: a model of no known kind; "
-        + "; ".join(f"{one.name} is {one.looks}" for one in kinds)
-    )
+        expected = "expected a model, 'hama' or 'module:function'"
+        raise ModelError(f"{found.path}: no such file, {expected}")
+    known = "; ".join(f"{one.name} is {one.looks}" for one in kinds)
+    what = model if found.path else type(model).__name__
+    raise ModelError(f"{what}: a model of no known kind; {known}")
 
 
 def _mapped(found: _ModelSource) -> Encoder | None:
@@ -158,17 +153,15 @@ def _mapped(found: _ModelSource) -> Encoder | None:
     described = read_json(path)
     for key, value in described.items():
         if key not in _KEYS or not isinstance(value, _KEYS[key]):
-            raise FormatError(
-                f"{path}: found {key!r}: {value!r}, expected {', '.join(_KEYS)}"
-            )
+            expected = ", ".join(_KEYS)
+            raise FormatError(f"{path}: found {key!r}: {value!r}, expected {expected}")
     if missing := [key for key in ("model", "tokens") if key not in described]:
         raise FormatError(f"{path}: found no {missing[0]!r}, expected the name of one")
     beside = path.parent / described["model"]
     name = str(beside) if beside.exists() else described["model"]
     if not beside.exists() and ":" in name:  # only the caller may name code to run
-        raise FormatError(
-            f"{path}: found the model {name!r}, expected a file, a folder or 'hama'"
-        )
+        expected = "expected a file, a folder or 'hama'"
+        raise FormatError(f"{path}: found the model {name!r}, {expected}")
     blank = described.get("blank") if given.blank is None else given.blank
     tokens = given.tokens or path.parent / described["tokens"]
     return MappedTokens(
@@ -284,17 +277,14 @@ def _transformers_encoder(
         factor = getattr(inner, "subsampling_factor", None)
         size = factor and extractor.hop_length and factor * extractor.hop_length
     own_rate = getattr(extractor, "sampling_rate", None)
-    spec = given.spec(
-        place, names, blank, lambda rate: size / rate if size else None, own_rate
-    )
+    own = names, blank, lambda rate: size / rate if size else None, own_rate
+    spec = given.spec(place, *own)
 
     def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
         import torch
 
-        inputs = extractor(
-            list(batch), sampling_rate=spec.sample_rate, return_tensors="pt"
-        )
-        first = next(model.parameters())
+        how = {"sampling_rate": spec.sample_rate, "return_tensors": "pt"}
+        inputs, first = extractor(list(batch), **how), next(model.parameters())
         with torch.inference_mode():
             logits = model(**inputs.to(first.device, first.dtype)).logits
         return [as_array(rows) for rows in logits]
@@ -364,9 +354,8 @@ def _function(found: _ModelSource) -> Encoder | None:
         try:
             model = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
-            raise ModelError(
-                f"{model!r}: cannot be imported ({error}), expected a function"
-            ) from error
+            what = f"cannot be imported ({error}), expected a function"
+            raise ModelError(f"{model!r}: {what}") from error
         if isinstance(model, Encoder):
             return model
     if not callable(model):
@@ -376,9 +365,7 @@ def _function(found: _ModelSource) -> Encoder | None:
     return BatchEncoder(spec, one_by_one(model), logits=bool(given.logits))
 
 
-_KEYS: dict[str, Any] = dict(
-    model=str, tokens=str, blank=(str, int), same=dict, rest=str
-)
+_KEYS = {"model": str, "tokens": str, "blank": str | int, "same": dict, "rest": str}
 
 
 class MappedTokens:
@@ -411,30 +398,24 @@ class MappedTokens:
     ) -> None:
         names, same = encoder.spec.tokens.names, dict(same or {})
         if missing := same.keys() - set(names):
-            raise OptionError(
-                f"same= has {sorted(missing)[0]!r}, expected tokens of the model"
-            )
+            raise OptionError(f"same= has {min(missing)!r}, expected model's tokens")
         self.encoder = encoder
         self.spec = replace(encoder.spec, tokens=tokens)
         targets = [same.get(n, n if n in tokens.ids else rest) for n in names]
         for name, target in zip(names, targets, strict=True):
             if target is None:
-                raise TokenTableError(
-                    f"token {name!r} of the model has no place among the decoder's, "
-                    "expected same= or rest= to say which it is"
-                )
+                what = f"token {name!r} of the model has no place among the decoder's"
+                raise TokenTableError(f"{what}, expected same= or rest= to say it")
         places = np.array([tokens.index(target) for target in targets if target])
         self._sources = [np.flatnonzero(places == i) for i in range(len(tokens))]
         for name, sources in zip(tokens.names, self._sources, strict=True):
             if not len(sources):
-                raise TokenTableError(
-                    f"token {name!r} is no token of the model, expected one each"
-                )
+                what = f"token {name!r} is no token of the model"
+                raise TokenTableError(f"{what}, expected one each")
         if list(self._sources[tokens.blank]) != [encoder.spec.blank]:
-            raise TokenTableError(
-                f"the blank {tokens.names[tokens.blank]!r} is not the model's "
-                f"{names[encoder.spec.blank]!r}, expected same= to say that it is"
-            )
+            ours, theirs = tokens.names[tokens.blank], names[encoder.spec.blank]
+            what = f"the blank {ours!r} is not the model's {theirs!r}"
+            raise TokenTableError(f"{what}, expected same= to say that it is")
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Implement `Encoder.encode`; rows are normalised again."""
