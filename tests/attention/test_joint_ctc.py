@@ -101,7 +101,7 @@ def test_ctc_that_does_not_fit_is_refused():
     model = TableAttention(np.random.default_rng(0), 2)
     options = AttentionOptions(ctc_weight=0.3)
     decoder, frames = AttentionDecoder(model, options=options), [model.frames(0, 3)]
-    with pytest.raises(OptionError, match="ctc_weight=0.3 without CTC log-probs"):
+    with pytest.raises(OptionError, match="ctc_weight without CTC log-probs"):
         decoder.decode(frames)
     with pytest.raises(ShapeError, match=r"\(3, 4\), expected .T, 3."):
         decoder.decode(frames, ctc=[np.zeros((3, 4))])

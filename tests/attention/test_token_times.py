@@ -10,7 +10,7 @@ from attention_cases import random_logprobs
 from table_attention import TableAttention
 
 from wfstdec import AttentionDecoder, AttentionOptions
-from wfstdec.attention.backend import token_spans
+from wfstdec.attention.ctc import token_spans
 
 
 def best_spans(logprobs, text, blank):

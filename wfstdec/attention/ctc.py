@@ -22,6 +22,7 @@ from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.jit import inlined, kernel
 from wfstdec.text.tokens import TokenTable
 
+NO_CTC = "ctc_weight without CTC log-probs, expected ctc=, or a model's `ctc`"
 _LEAST = np.float32(-np.inf)
 
 
@@ -85,21 +86,15 @@ class CtcUnits(NamedTuple):
     ) -> np.ndarray:
         """Log-probs of an utterance, float32 [T, num_columns], as many as frames."""
         if logprobs.ndim != 2 or logprobs.shape[1] != self.num_columns:
-            raise ShapeError(
-                f"CTC log-probs {logprobs.shape}, expected [T, {self.num_columns}]",
-                utterance,
-            )
-        if len(logprobs) < num_frames:
-            raise ShapeError(
-                f"CTC log-probs of {len(logprobs)} frames, expected {num_frames} as of "
-                "the encoder",
-                utterance,
-            )
+            text = f"CTC log-probs {logprobs.shape}, expected [T, {self.num_columns}]"
+            raise ShapeError(text, utterance)
+        if (num := len(logprobs)) < num_frames:
+            expected = f"expected {num_frames} as of the encoder"
+            raise ShapeError(f"CTC log-probs of {num} frames, {expected}", utterance)
         rows = np.ascontiguousarray(logprobs[:num_frames], np.float32)
         if not (rows < np.inf).all():
-            raise LogprobError(
-                "CTC log-probs with NaN or +inf, expected logs", utterance
-            )
+            text = "CTC log-probs with NaN or +inf, expected logs"
+            raise LogprobError(text, utterance)
         return rows
 
 
@@ -273,3 +268,57 @@ def _step(logprobs, lengths, utterance, column, blank_at, rows, labels):
         nonblank[row, end], blank[row, end] = emitted, silent
         rows.whole[row] = _add_logs(emitted, silent)
         rows.last[row] = label
+
+
+def token_spans(
+    logprobs: np.ndarray, columns: np.ndarray, blank: int
+) -> np.ndarray | None:
+    """First frames of tokens, and the frames behind their last; int32 [N, 2]."""
+    # Of equally good alignments the one whose tokens end late counts.
+    spans = np.zeros((len(columns), 2), np.int32)
+    states = 2 * len(columns) + 1
+    scores = np.full((2, states), -np.inf)
+    step = np.zeros((len(logprobs), states), np.int8)
+    columns = np.ascontiguousarray(columns, np.int64)
+    return spans if _align(logprobs, columns, blank, scores, step, spans) else None
+
+
+@kernel
+def _align(logprobs, columns, blank, scores, step, spans):
+    """Fill in the spans; tells whether there is an alignment."""
+    # State 2 * i + 1 is token i, even ones are the blanks around them.
+    num_frames, num_states = step.shape
+    now, after = scores[0], scores[1]
+    for t in range(num_frames):
+        for state in range(num_states):
+            at = columns[state // 2] if state % 2 else blank
+            # Ties go to staying, then to the lesser step.
+            best, by = now[state], 0
+            if t == 0:
+                best = 0.0 if state < 2 else -np.inf
+            else:
+                if state > 0 and now[state - 1] > best:
+                    best, by = now[state - 1], 1
+                # Past a blank, where two tokens differ.
+                skips = state % 2 == 1 and state > 1
+                if skips and columns[state // 2] != columns[state // 2 - 1]:
+                    if now[state - 2] > best:
+                        best, by = now[state - 2], 2
+            after[state] = best + logprobs[t, at]
+            step[t, state] = by
+        for state in range(num_states):
+            now[state] = after[state]
+    state = num_states - 1
+    # The last token, or the blank behind it.
+    if num_states > 1 and now[state - 1] >= now[state]:
+        state -= 1
+    if num_frames == 0 or now[state] == -np.inf:
+        return num_frames == 0 and len(columns) == 0
+    for t in range(num_frames - 1, -1, -1):
+        if state % 2:
+            i = state // 2
+            spans[i, 0] = t
+            if spans[i, 1] == 0:
+                spans[i, 1] = t + 1
+        state -= step[t, state]
+    return True

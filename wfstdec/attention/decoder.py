@@ -9,28 +9,226 @@ details = decoder.texts(frames, lengths)           # every text with its rank
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from wfstdec.attention.backend import AttentionBackend, AttentionPath, WithCtc
+from wfstdec.attention.ctc import NO_CTC, CtcPrefixes, CtcUnits, token_spans
 from wfstdec.attention.model import AttentionModel, checked_table
 from wfstdec.attention.model_decoder import (
     Input,
+    ModelBackend,
     ModelDecoder,
+    Weighted,
     check_input,
+    phrases_of,
     weighted_lms,
 )
 from wfstdec.attention.options import AttentionOptions
-from wfstdec.attention.search import is_looped
+from wfstdec.attention.search import FinishedHypothesis, Fusion, Searcher, is_looped
 from wfstdec.attention.torch_model import load_attention
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
+from wfstdec.errors import InputError, OptionError, ShapeError
 from wfstdec.lm.loading import AnyLM
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.logprobs import as_numpy, split_batch
+from wfstdec.search.paths.tokens import NO_PRON, TokenRows
 from wfstdec.text.files import PathLike
 from wfstdec.text.tokens import TokenTable
+
+
+class AttentionPath(NamedTuple):
+    """A text as readers of paths have it."""
+
+    tokens: TokenRows  # Without marks
+    text: FinishedHypothesis
+    boost: float  # Nats credited, those of the end included
+    end_credit: float  # The latter
+    num_frames: int  # Of the utterance
+    died_at_frame: int = -1
+
+    @property
+    def search_cost(self) -> float:
+        """The total as the search added it up."""
+        return -self.text.total + 0.0
+
+    @property
+    def reached_final(self) -> bool:
+        """Whether the text came to its end."""
+        return self.text.reached_final
+
+
+@dataclass(frozen=True, eq=False)
+class WithCtc:
+    """Frames of an utterance or of several, and their CTC log-probs."""
+
+    frames: Any  # [T, D]
+    ctc: Any = None  # float32 [T, columns]; None without CTC
+
+    def __len__(self) -> int:
+        """T."""
+        return len(self.frames)
+
+
+class AttentionBackend(ModelBackend):
+    """A model with its language models, on one device; searches on the host."""
+
+    def __init__(
+        self,
+        model: AttentionModel,
+        device: torch.device | str,
+        batch_size: int,
+        encodes: bool,
+        lms: Weighted,
+        frame_shift_s: float,
+        ctc_tokens: TokenTable | None = None,
+        dense: bool = False,
+    ) -> None:
+        super().__init__(model, device, batch_size, encodes)
+        self.dense = dense
+        self._lms, self._shift = lms, frame_shift_s
+        self._units = CtcUnits.of(model, ctc_tokens)
+
+    def inputs(self, frames: Any, lengths: Any) -> list[WithCtc]:
+        """Check frames, or encode features, as `ModelBackend.inputs`."""
+        ctc: Any = None
+        if isinstance(frames, WithCtc):
+            frames, ctc = frames.frames, frames.ctc
+        if ctc is not None and self.encodes:
+            raise OptionError("ctc= with input='features', expected frames")
+        found = super().inputs(frames, lengths)
+        if ctc is None:
+            return [WithCtc(one) for one in found]
+        rows = split_batch(ctc, as_numpy)
+        if (num := len(rows)) != len(found):
+            raise ShapeError(
+                f"CTC log-probs of {num} utterances, expected {len(found)}"
+            )
+        check = self._units.check
+        pairs = enumerate(zip(found, rows, strict=True))
+        return [WithCtc(one, check(given, len(one), i)) for i, (one, given) in pairs]
+
+    @torch.no_grad()
+    def decode(
+        self,
+        utterances: Sequence[WithCtc],
+        options: AttentionOptions,
+        boosts: Sequence[CompiledBoosts],
+        *,
+        prompts: Sequence[Sequence[int]] | None = None,
+        **_: Any,
+    ) -> list[list[AttentionPath]]:
+        """Decode whole utterances, those of like length together."""
+        num = len(utterances)
+        prompts = [self.model.prompt] * num if prompts is None else prompts
+        if len(prompts) != num:
+            raise ShapeError(f"{len(prompts)} prompts, expected {num}, one each")
+        given = [[int(token) for token in one] for one in prompts]
+        lists = phrases_of(boosts)
+        lms = [(lm, weight * options.lm_scale) for lm, weight in self._lms]
+        # No frames, no words: the model is not asked.
+        total = -sum(weight * lm.final(lm.start) for lm, weight in lms)
+        text = FinishedHypothesis((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
+        silence = self._path(text, None, options, 0, None)
+        found = {i: [silence] for i, one in enumerate(utterances) if not len(one)}
+        for group in self._groups(utterances, given):
+            some = [utterances[i].frames for i in group]
+            fusion = Fusion(lms, [lists[i] for i in group], options, self._units)
+            logprobs = [self._logprobs_of(utterances[i], i) for i in group]
+            ctc = self._ctc(options, logprobs)
+            searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
+            sizes, limit, shift = list(map(len, some)), self.model.limit, self._shift
+            try:
+                texts = searcher.run(
+                    torch.nn.utils.rnn.pad_sequence(some, batch_first=True),
+                    torch.tensor(sizes, device=self.device),
+                    torch.tensor([given[i] for i in group], device=self.device).long(),
+                    [options.token_limit(limit(size), size * shift) for size in sizes],
+                )
+            except InputError as error:
+                if isinstance(error.utterance, int):
+                    # The search knows positions in its group alone.
+                    error.utterance = group[error.utterance]
+                raise
+            for i, rows, size, one in zip(group, logprobs, sizes, texts, strict=True):
+                found[i] = [
+                    self._path(text, lists[i], options, size, rows) for text in one
+                ]
+        return [found[i] for i in range(num)]
+
+    def prepare(self, options: Any, boosts: CompiledBoosts) -> None:
+        """Do nothing: boosts are laid out as they are."""
+
+    def start(self, options: Any, boosts: Any, *, record: bool = False) -> Any:
+        """Refuse: an attention decoder sees whole utterances."""
+        raise OptionError("sessions of an attention decoder, expected whole utterances")
+
+    def _logprobs_of(self, one: WithCtc, i: int) -> np.ndarray | None:
+        """CTC log-probs, given or by the model's own head; None without either."""
+        head = getattr(self.model, "ctc", None)
+        if one.ctc is not None or head is None:
+            return one.ctc
+        return self._units.check(as_numpy(head(one.frames).float()), len(one), i)
+
+    def _ctc(
+        self, options: AttentionOptions, logprobs: Sequence[np.ndarray | None]
+    ) -> CtcPrefixes | None:
+        """CTC of a batch, where it counts."""
+        if not options.ctc_weight:
+            return None
+        rows = [one for one in logprobs if one is not None]
+        if len(rows) < len(logprobs):
+            raise OptionError(NO_CTC)
+        # Tokens of a row that CTC scores: one and a half beams by default.
+        width = options.pre_beam or math.ceil(1.5 * options.beam_size)
+        return CtcPrefixes(rows, self._units, weight=options.ctc_weight, width=width)
+
+    def _groups(
+        self, utterances: Sequence[WithCtc], prompts: Sequence[Sequence[int]]
+    ) -> Iterator[list[int]]:
+        """Utterances decoded together: prompts of one length, frames of like length."""
+        spoken = [i for i, one in enumerate(utterances) if len(one)]
+        for size in sorted({len(prompts[i]) for i in spoken}):
+            alike = [i for i in spoken if len(prompts[i]) == size]
+            yield from self.groups(alike, utterances)
+
+    def _path(
+        self,
+        text: FinishedHypothesis,
+        phrases: Any,
+        options: AttentionOptions,
+        num_frames: int,
+        ctc: np.ndarray | None,
+    ) -> AttentionPath:
+        """A text with what it was credited, and its times by CTC."""
+        silent = set(self._units.silent.tolist())
+        tokens = [token for token in text.tokens if token not in silent]
+        # Behind the closing of a list nothing was credited.
+        kept = text.tokens[: None if text.closed_at < 0 else text.closed_at]
+        boost = credit = 0.0
+        if phrases is not None:
+            boost = -phrases.total([token for token in kept if token not in silent])
+            if options.end_rule == "compensated" and text.reached_final:
+                state, ended = phrases.start, False
+                paid = phrases.automaton.final_cost
+                for token in tokens:
+                    before = state
+                    cost, state = phrases.step(before, token)
+                    ended = bool(paid[before] - paid[state] - np.float32(cost) > 0)
+                # The most that a token would gain, and more behind a phrase.
+                credit = max(0.0, float(-phrases.row(state)[0].min()))
+                credit += options.final_eos_score * ended
+        rows = np.full((len(tokens), 4), NO_PRON, np.int32)
+        rows[:, 0], rows[:, 1], rows[:, 2] = tokens, 0, num_frames
+        if ctc is not None:
+            spans = token_spans(ctc, self._units.column[tokens], self._units.blank)
+            if spans is not None:
+                rows[:, 1:3] = spans
+        return AttentionPath(TokenRows(rows), text, boost + credit, credit, num_frames)
 
 
 class AttentionText(NamedTuple):
@@ -156,13 +354,10 @@ class AttentionDecoder(ModelDecoder):
             InputError: As of `decode`; or not one prompt for each utterance.
         """
         utterances = self._backend.inputs(WithCtc(frames, ctc), lengths)
-        compiled = self._boosts.compile(
-            boosts, len(utterances), self.options.boost_scale
-        )
-        found = self._backend.decode(
-            utterances, self.options, compiled, prompts=prompts
-        )
-        return [list(map(_as_text, paths[: self.options.nbest])) for paths in found]
+        options, num = self.options, len(utterances)
+        compiled = self._boosts.compile(boosts, num, options.boost_scale)
+        found = self._backend.decode(utterances, options, compiled, prompts=prompts)
+        return [list(map(_as_text, paths[: options.nbest])) for paths in found]
 
     def _boost_cost(self, path: Any, boosts: CompiledBoosts) -> float:
         """Minus what the search credited: the end had its own rule."""

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
+from wfstdec.attention.ctc import NO_CTC, CtcPrefixes, CtcUnits
 from wfstdec.attention.model import AttentionModel, checked_rows, checked_table
 from wfstdec.attention.model_decoder import cutter
 from wfstdec.errors import OptionError, ShapeError
@@ -84,29 +84,27 @@ def rescore(
     """
     weights = {"weight": weight, "first_weight": first_weight, "ctc_weight": ctc_weight}
     _check_weights(**weights)
-    if len(frames) != len(lists):
-        raise ShapeError(f"{len(frames)} utterances, expected {len(lists)} as lists")
-    if ctc is not None and len(ctc) != len(lists):
-        raise ShapeError(
-            f"CTC log-probs of {len(ctc)} utterances, expected {len(lists)} as lists"
-        )
+    num = len(lists)
+    given = [None] * num if ctc is None else ctc
+    for what, many in (("", frames), ("CTC log-probs of ", given)):
+        if len(many) != num:
+            raise ShapeError(f"{what}{len(many)} utterances, expected {num} as lists")
     spell = spell or spelling_of(model)
     found = []
-    for i, (one, hyps) in enumerate(zip(frames, lists, strict=True)):
+    for one, hyps, rows in zip(frames, lists, given, strict=True):
         # Hypotheses may differ in times alone: each text is asked once.
         known = _spelt(spell, [hyp.text for hyp in hyps])
-        in_order = [s[:: -1 if reverse else 1] for s in known.values()]
-        costs = dict(zip(known, text_costs(model, one, in_order), strict=True))
-        ctc_costs_of, unspelt = dict.fromkeys(known, 0.0), 0.0
+        spelled = [*known.values()]
+        in_order = [s[:: -1 if reverse else 1] for s in spelled]
+        priced, unspelt = [0.0] * len(known), (math.inf, 0.0)
         if ctc_weight:
-            given, spelled = None if ctc is None else ctc[i], [*known.values()]
-            priced = ctc_costs(model, one, spelled, logprobs=given, tokens=ctc_tokens)
-            ctc_costs_of, unspelt = dict(zip(known, priced, strict=True)), math.inf
-        rescored = []
-        for hyp in hyps:
-            cost = costs.get(hyp.text, math.inf), ctc_costs_of.get(hyp.text, unspelt)
-            rescored.append(Rescored(hyp, *cost, hyp.total_cost))
-        found.append(rescored)
+            priced = ctc_costs(model, one, spelled, logprobs=rows, tokens=ctc_tokens)
+            unspelt = math.inf, math.inf
+        pairs = zip(text_costs(model, one, in_order), priced, strict=True)
+        costs = dict(zip(known, pairs, strict=True))
+        found.append(
+            [Rescored(h, *costs.get(h.text, unspelt), h.total_cost) for h in hyps]
+        )
     return reweighed(found, **weights)
 
 
@@ -200,9 +198,7 @@ def ctc_costs(
     units = CtcUnits.of(model, tokens)
     head: Any = getattr(model, "ctc", None)
     if logprobs is None and head is None:
-        raise OptionError(
-            "ctc_weight without CTC log-probs, expected ctc=, or a model's `ctc`"
-        )
+        raise OptionError(NO_CTC)
     given = head(frames).float() if logprobs is None else logprobs
     rows = units.check(as_numpy(given), len(frames))
     prefixes = CtcPrefixes([rows], units, weight=1.0, width=1)
@@ -218,8 +214,7 @@ def text_costs(
         return []
     num_tokens = len(model.tokens)
     for text in texts:
-        bad = [token for token in text if not 0 <= token < num_tokens]
-        if bad:
+        if bad := [token for token in text if not 0 <= token < num_tokens]:
             raise ShapeError(f"token {bad[0]}, expected 0 to {num_tokens - 1}")
     sizes = np.array([len(text) for text in texts])
     labels = np.full((len(texts), int(sizes.max()) + 1), model.eos)
@@ -265,8 +260,6 @@ def _by_score(
         torch.from_numpy(labels).to(device),
         torch.from_numpy(sizes).to(device),
     )
-    if tuple(logprobs.shape) != labels.shape:
-        raise ShapeError(
-            f"the model's score gives {tuple(logprobs.shape)}, expected {labels.shape}"
-        )
+    if (shape := tuple(logprobs.shape)) != labels.shape:
+        raise ShapeError(f"the model's score gives {shape}, expected {labels.shape}")
     return logprobs.double().cpu().numpy()

@@ -17,9 +17,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from wfstdec.audio.headers import cut_short
 from wfstdec.audio.samples import AudioNote, Mixer, ResampleStream
-from wfstdec.audio.sources import SLACK_S, ArraySource, Source, open_source
+from wfstdec.audio.sources import SLACK_S, ArraySource, Source, cut_short, open_source
 from wfstdec.errors import AudioError, AudioLengthError, InputError, OptionError
 
 MAX_SECONDS = 4 * 3600.0

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder, Windowed
-from wfstdec.models.loading import KINDS, load_model
-from wfstdec.models.python_models import FunctionEncoder, MappedTokens
+from wfstdec.models.encoder import (
+    Encoder,
+    EncoderSpec,
+    FunctionEncoder,
+    StreamingEncoder,
+    Windowed,
+)
+from wfstdec.models.loading import KINDS, MappedTokens, load_model
 
 if TYPE_CHECKING:
     from wfstdec.models.attention import HfAttentionModel as HfAttentionModel

@@ -118,14 +118,10 @@ class HfAttentionModel:
         # Tokenizers that know no space spell nothing behind one.
         other = IdSpeller(ids, barred=barred, variants=case_variants)
         self.tokenizer = ModelTokenizer(cut, partial(_first_spelt, spell, other))
-        if prompt is None:
-            first = model.config.decoder_start_token_id
-            if first is None:
-                raise OptionError(
-                    "the model has no decoder_start_token_id, expected prompt="
-                )
-            prompt = [first]
-        self.prompt = tuple(int(token) for token in prompt)
+        first = getattr(model.config, "decoder_start_token_id", None)
+        if prompt is None and first is None:
+            raise OptionError("no decoder_start_token_id, expected prompt=")
+        self.prompt = tuple(int(one) for one in ([first] if prompt is None else prompt))
         given: Any = suppress
         if given is None:
             given = getattr(model.generation_config, "suppress_tokens", None) or ()
@@ -157,16 +153,14 @@ class HfAttentionModel:
         room = getattr(config, "max_source_positions", None)
         if room and self._is_whisper and features.shape[-1] > 2 * room:
             raise AudioLengthError(
-                f"features have T={features.shape[-1]} frames, Whisper hears "
-                f"{2 * room} at most (30 s); take model.generate with "
-                "PhraseBoostLogitsProcessor for long audio"
+                f"T={features.shape[-1]} frames, Whisper hears {2 * room} (30 s); for "
+                "long audio: model.generate with PhraseBoostLogitsProcessor"
             )
         encoder = self.model.get_encoder()
         out = encoder(**inputs)
         frames, mask = out.last_hidden_state, inputs.get("attention_mask")
-        own = getattr(out, "attention_mask", None)
         shorten = getattr(encoder, "_get_feature_vector_attention_mask", None)
-        if own is not None:
+        if (own := getattr(out, "attention_mask", None)) is not None:
             mask = own
         elif mask is not None and shorten is not None:
             mask = shorten(frames.shape[1], mask)
@@ -191,16 +185,14 @@ class HfAttentionModel:
         from transformers import DynamicCache, EncoderDecoderCache
 
         if not self._takes_mask and bool((lengths != frames.shape[1]).any()):
-            raise ShapeError(
-                f"{lengths.tolist()} frames, expected one: this decoder takes no mask"
-            )
+            expected = "expected one: this decoder takes no mask"
+            raise ShapeError(f"{lengths.tolist()} frames, {expected}")
         frames = frames.to(self._outputs.weight.dtype)
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         state = DecoderState.of(cache, frames, lengths)
         if not self._takes_mask:
             state = state._replace(mask=None)
-        logprobs, state = self._run(prompts, state, frames)
-        return state, logprobs
+        return self._run(prompts, state, frames)[::-1]
 
     @torch.inference_mode()
     def step(self, labels: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
@@ -285,11 +277,11 @@ class NemoAttentionModel:
         names = tokenizer.ids_to_tokens(list(range(tokenizer.vocab_size)))
         barred = {i for i, name in enumerate(names) if name in MARKS}
         barred |= {tokenizer.eos_id, *more.get("neutral", ())}
-        counted: dict[str, int] = {}
+        seen: set[str] = set()
         for i, name in enumerate(names):  # pieces of several languages may be alike
-            counted[name] = counted.get(name, 0) + 1
-            if counted[name] > 1:
+            if name in seen:
                 names[i] = f"{name}<{i}>"
+            seen.add(name)
         # An aggregate of tokenizers cuts text in a language; one is of marks alone.
         langs = set(getattr(tokenizer, "tokenizers_dict", [None])) - {"spl_tokens"}
         how: Any = {"barred": frozenset(barred), "variants": ways_behind_space}
@@ -309,9 +301,7 @@ class NemoAttentionModel:
         self, frames: Tensor, lengths: Tensor, prompts: Tensor
     ) -> tuple[DecoderState, Tensor]:
         """Implement `AttentionModel.start`."""
-        state = DecoderState.of((), frames, lengths)
-        logprobs, state = self._run(prompts, state)
-        return state, logprobs
+        return self._run(prompts, DecoderState.of((), frames, lengths))[::-1]
 
     @torch.inference_mode()
     def step(self, labels: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:

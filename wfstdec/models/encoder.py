@@ -13,16 +13,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from wfstdec.audio.samples import checked_peak
-from wfstdec.errors import LogprobError, ModelError, OptionError, ShapeError
-from wfstdec.text.tokens import TokenTable
+from wfstdec.errors import (
+    FormatError,
+    LogprobError,
+    ModelError,
+    OptionError,
+    ShapeError,
+)
+from wfstdec.text.files import PathLike, reading
+from wfstdec.text.loading import load_tokens
+from wfstdec.text.tokens import TokenTable, token_table
 
 SHORTEST_S = 0.1
 """Shorter audio is padded with zeros for the network: convolutions need some."""
@@ -45,18 +56,76 @@ class EncoderSpec:
     pads_exactly: bool = False
 
     def __post_init__(self) -> None:
-        positive = self.frame_shift_s > 0 and self.sample_rate > 0
-        if not positive or self.max_batch < 1:
-            raise OptionError(
-                f"frame_shift_s={self.frame_shift_s!r}, sample_rate="
-                f"{self.sample_rate!r}, max_batch={self.max_batch!r}, expected "
-                "positive numbers"
-            )
+        for name in ("frame_shift_s", "sample_rate", "max_batch"):
+            if not getattr(self, name) > 0:
+                value = getattr(self, name)
+                raise OptionError(f"{name}={value!r}, expected a positive number")
 
     @property
     def blank(self) -> int:
         """CTC's blank, an index of `tokens`."""
         return self.tokens.blank
+
+
+TOKEN_FILES = ("tokens.txt", "units.txt", "vocab.txt", "vocab.json")
+"""Files with the tokens in a model's folder."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Options of `load_model`; None is left to the model."""
+
+    # The token table of the model's outputs, or its file
+    tokens: PathLike | TokenTable | None = None
+    blank: int | str | None = None  # CTC's blank, by name or index
+    frame_shift_s: float | None = None  # Seconds from a frame to the next
+    sample_rate: int | None = None  # Samples a second
+    logits: bool | None = None  # Whether the outputs are still to be normalised
+    threads: int = 1  # Of onnxruntime
+    max_batch: int = 1  # Utterances at once
+
+    def spec(
+        self,
+        place: str,
+        tokens: PathLike | Sequence[str] | None,
+        blank: int | str | None,
+        shift: float | Callable[[int], float | None] | None,
+        rate: int | None,
+    ) -> EncoderSpec:
+        """The caller's facts before the model's own; a missing one is an error."""
+        # `shift` in seconds, or a function of the sample rate that finds it.
+        blank = blank if self.blank is None else self.blank
+        given = tokens if self.tokens is None else self.tokens
+        if given is None:
+            what = f"found no tokens, none of {' '.join(TOKEN_FILES)} is beside it"
+            raise ModelError(f"{place}: {what}; expected tokens= (--tokens)")
+        is_place = isinstance(given, str | os.PathLike | TokenTable)
+        table = load_tokens(given, blank) if is_place else token_table(given, blank)
+        rate = self.sample_rate or rate
+        if rate is None:
+            expected = "expected sample_rate= (--sample-rate)"
+            raise ModelError(f"{place}: no sample rate, {expected}")
+        shift = self.frame_shift_s or (shift(int(rate)) if callable(shift) else shift)
+        if shift is None:
+            expected = "expected frame_shift_s= (--frame-shift)"
+            raise ModelError(f"{place}: says nowhere how long a frame is, {expected}")
+        return EncoderSpec(table, float(shift), int(rate), self.max_batch)
+
+
+def tokens_beside(folder: Path) -> Path | None:
+    """The first of `TOKEN_FILES` that a folder has."""
+    return next((folder / n for n in TOKEN_FILES if (folder / n).is_file()), None)
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """A JSON object, or an empty one where there is no such file."""
+    if not path.is_file():
+        return {}
+    with reading(path, "JSON object", "one"):
+        found = json.loads(path.read_text("utf-8"))
+    if not isinstance(found, dict):
+        raise FormatError(f"{path}: found a {type(found).__name__}, expected an object")
+    return found
 
 
 @runtime_checkable
@@ -136,6 +205,43 @@ class BatchEncoder:
                 yield group
 
 
+class FunctionEncoder(BatchEncoder):
+    """A function of one's own as an `Encoder`.
+
+    Args:
+        function: From a waveform float32 [N] to log-probs [T, V].
+        tokens: Names of its V outputs.
+        frame_shift_s: Seconds from a frame to the next.
+        sample_rate: Samples a second of the waveform.
+        logits: Whether what it returns is still to be normalised.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[np.ndarray], Any],
+        tokens: TokenTable,
+        *,
+        frame_shift_s: float,
+        sample_rate: int,
+        logits: bool = False,
+    ) -> None:
+        spec = EncoderSpec(tokens, frame_shift_s, sample_rate)
+        super().__init__(spec, one_by_one(function), logits=logits)
+
+
+def one_by_one(function: Callable[[np.ndarray], Any]) -> Run:
+    """The `run` of a function that takes one waveform."""
+    return lambda batch, _: [as_array(function(waveform)) for waveform in batch]
+
+
+def as_array(rows: Any) -> np.ndarray:
+    """Rows of numpy, or of torch on any device, without an axis for one utterance."""
+    if hasattr(rows, "detach"):
+        rows = rows.detach().float().cpu().numpy()
+    rows = np.asarray(rows)
+    return rows[0] if rows.ndim == 3 and len(rows) == 1 else rows
+
+
 def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
     """Return samples as float32 [N], padded with zeros to the shortest."""
     waveform = np.asarray(waveform)
@@ -144,9 +250,8 @@ def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
             f"a waveform of {waveform.shape}, expected [N]; read_audio mixes channels"
         )
     if not np.issubdtype(waveform.dtype, np.floating):
-        raise ModelError(
-            f"waveform of dtype {str(waveform.dtype)!r}, expected floats: read_audio"
-        )
+        dtype = str(waveform.dtype)
+        raise ModelError(f"waveform of dtype {dtype!r}, expected floats: read_audio")
     waveform = waveform.astype(np.float32, copy=False)
     checked_peak(waveform)
     return np.pad(waveform, (0, max(0, shortest - len(waveform))))
@@ -166,14 +271,12 @@ def checked_rows(
     if rows.ndim != 2:
         raise ShapeError(f"the model gave {rows.shape}, expected [T, V]")
     if rows.shape[1] != len(tokens):
-        more = ""
-        if rows.shape[1] == len(tokens) + 1:
-            more = (
-                f", and blank={len(tokens)} (--blank) if the table leaves its last out"
-            )
+        num, more = len(tokens), ""
+        if rows.shape[1] == num + 1:
+            more = f", and blank={num} (--blank) if the table leaves its last out"
         raise ModelError(
-            f"the model gives {rows.shape[1]} outputs and there are {len(tokens)} "
-            f"tokens, expected as many; give its own table by tokens= (--tokens){more}"
+            f"the model gives {rows.shape[1]} outputs and there are {num} tokens, "
+            f"expected as many; give its own table by tokens= (--tokens){more}"
         )
     if logits and len(rows):
         rows = log_softmax(rows)
@@ -188,9 +291,7 @@ def checked_rows(
     if off.max(initial=0) <= _ROW_SLACK:
         return rows
     if some.min() >= 0 and np.allclose(some.sum(axis=1), 1, atol=0.05):
-        raise ModelError(
-            "the model gives probabilities, expected their natural logarithm"
-        )
+        raise ModelError("the model gives probabilities, expected their logarithms")
     raise ModelError(
         f"the exponentials of a row sum to {masses[off.argmax()]:.4g}, expected 1: "
         "logits? give logits=True (--logits) to have them normalised"
@@ -203,13 +304,11 @@ def check_frames(num_frames: int, num_samples: int, spec: EncoderSpec) -> None:
     audio_s = num_samples / spec.sample_rate
     if abs(frames_s - audio_s) <= SLACK_S + SLACK * audio_s:
         return
-    why = ""
-    if frames_s < audio_s:
-        why = "the model may hear only a part of what is long (cut the recording), or "
+    why = "the model hears only a part of what is long (cut the recording), or "
     raise ModelError(
         f"{num_frames} frames of {spec.frame_shift_s:g} s are {frames_s:.2f} s, "
-        f"expected {audio_s:.2f} s of audio: {why}its frame shift or sample rate "
-        "is another (--frame-shift, --sample-rate)"
+        f"expected {audio_s:.2f} s of audio: {why * (frames_s < audio_s)}its frame "
+        "shift or sample rate is another (--frame-shift, --sample-rate)"
     )
 
 
@@ -254,17 +353,13 @@ class Windowed:
         self, encoder: Encoder, chunk_s: float, left_s: float, right_s: float
     ) -> None:
         if not (chunk_s > 0 and left_s >= 0 and right_s >= 0):
-            raise OptionError(
-                f"chunk_s={chunk_s!r}, left_s={left_s!r}, right_s={right_s!r}, "
-                "expected a positive chunk and no negative time"
-            )
+            given = f"chunk_s={chunk_s!r}, left_s={left_s!r}, right_s={right_s!r}"
+            raise OptionError(f"{given}, expected a positive chunk, no time below 0")
         self.encoder, self.spec = encoder, encoder.spec
         shift = self.spec.frame_shift_s * self.spec.sample_rate
         self._shift = round(shift)
         if abs(shift - self._shift) > 1e-6 * shift:
-            raise OptionError(
-                f"frames of {shift:g} samples, expected a whole number for windows"
-            )
+            raise OptionError(f"frames of {shift:g} samples, expected a whole number")
         self._chunk, self._left, self._right = (
             int(np.ceil(seconds / self.spec.frame_shift_s - 1e-6))
             for seconds in (chunk_s, left_s, right_s)
@@ -290,10 +385,8 @@ class Windowed:
         found: list[list[np.ndarray]] = [[] for _ in states]
         turn = [i for i, state in enumerate(states) if self._is_ready(state)]
         while turn:
-            windows = self.encoder.encode(
-                [states[i].samples[: self._size(states[i])] for i in turn]
-            )
-            for i, rows in zip(turn, windows, strict=True):
+            windows = [states[i].samples[: self._size(states[i])] for i in turn]
+            for i, rows in zip(turn, self.encoder.encode(windows), strict=True):
                 found[i].append(self._take(states[i], rows))
             turn = [i for i in turn if self._is_ready(states[i])]
         empty = np.zeros((0, len(self.spec.tokens)), np.float32)

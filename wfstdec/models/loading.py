@@ -8,13 +8,31 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wfstdec.errors import ModelError, OptionError, needs
-from wfstdec.models.encoder import Encoder
+import numpy as np
+
+from wfstdec.errors import (
+    BackendError,
+    FormatError,
+    ModelError,
+    OptionError,
+    TokenTableError,
+    needs,
+)
+from wfstdec.models.encoder import (
+    BatchEncoder,
+    Encoder,
+    ModelOptions,
+    as_array,
+    one_by_one,
+    read_json,
+)
 from wfstdec.models.onnx_asr_models import (
     load_onnx_asr,
     load_waveform_onnx,
@@ -22,21 +40,13 @@ from wfstdec.models.onnx_asr_models import (
     open_session,
     takes_waveforms,
 )
-from wfstdec.models.python_models import (
-    ModelOptions,
-    function_encoder,
-    hama_encoder,
-    load_transformers,
-    nemo_encoder,
-    read_json,
-    read_mapped,
-    torchaudio_encoder,
-    transformers_encoder,
-)
 from wfstdec.models.streaming_onnx import load_streaming_onnx, streaming_form
 from wfstdec.text.files import PathLike
+from wfstdec.text.loading import load_tokens
 from wfstdec.text.tokens import TokenTable
 
+HAMA = "1.7.0"
+"""The version of `hama` whose insides are used here."""
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
@@ -46,11 +56,8 @@ class _ModelSource:
     def __init__(self, model: Any, given: ModelOptions) -> None:
         self.model, self.given = model, given
         is_path = isinstance(model, str | os.PathLike)
-        self.path = Path(os.fspath(model)) if is_path else None
-
-    @cached_property
-    def folder(self) -> Path | None:
-        return self.path if self.path is not None and self.path.is_dir() else None
+        self.path = path = Path(os.fspath(model)) if is_path else None
+        self.folder = path if path and path.is_dir() else None
 
     @cached_property
     def onnx(self) -> Path | None:
@@ -131,19 +138,38 @@ def _load(model: Any, given: ModelOptions, kind: str | None = None) -> Encoder:
         if encoder is not None:
             return encoder
     if found.path is not None and not found.path.exists():
-        raise ModelError(
-            f"{found.path}: no such file, expected a model, 'hama' or 'module:function'"
-        )
-    raise ModelError(
-        f"{model if found.path else type(model).__name__}: a model of no known kind; "
-        + "; ".join(f"{one.name} is {one.looks}" for one in kinds)
-    )
+        expected = "expected a model, 'hama' or 'module:function'"
+        raise ModelError(f"{found.path}: no such file, {expected}")
+    known = "; ".join(f"{one.name} is {one.looks}" for one in kinds)
+    what = model if found.path else type(model).__name__
+    raise ModelError(f"{what}: a model of no known kind; {known}")
 
 
 def _mapped(found: _ModelSource) -> Encoder | None:
-    if found.path is None or found.path.suffix != ".json" or not found.path.is_file():
+    """`model.json`: a model, and which of a decoder's tokens its own are."""
+    path, given = found.path, found.given
+    if path is None or path.suffix != ".json" or not path.is_file():
         return None
-    return read_mapped(found.path, found.given, _load)
+    described = read_json(path)
+    for key, value in described.items():
+        if key not in _KEYS or not isinstance(value, _KEYS[key]):
+            expected = ", ".join(_KEYS)
+            raise FormatError(f"{path}: found {key!r}: {value!r}, expected {expected}")
+    if missing := [key for key in ("model", "tokens") if key not in described]:
+        raise FormatError(f"{path}: found no {missing[0]!r}, expected the name of one")
+    beside = path.parent / described["model"]
+    name = str(beside) if beside.exists() else described["model"]
+    if not beside.exists() and ":" in name:  # only the caller may name code to run
+        expected = "expected a file, a folder or 'hama'"
+        raise FormatError(f"{path}: found the model {name!r}, {expected}")
+    blank = described.get("blank") if given.blank is None else given.blank
+    tokens = given.tokens or path.parent / described["tokens"]
+    return MappedTokens(
+        _load(name, replace(given, tokens=None, blank=None)),
+        load_tokens(tokens, blank),
+        same=described.get("same"),
+        rest=described.get("rest"),
+    )
 
 
 def _hama(found: _ModelSource) -> Encoder | None:
@@ -151,6 +177,31 @@ def _hama(found: _ModelSource) -> Encoder | None:
         return hama_encoder(found.given)
     is_hama = type(found.model).__module__.split(".")[0] == "hama"
     return hama_encoder(found.given, found.model) if is_hama else None
+
+
+def hama_encoder(given: ModelOptions, model: Any = None) -> BatchEncoder:
+    """Make an encoder of the phoneme model of the package `hama`, or an `ASRModel`."""
+    # Its interface decodes by itself; the log-probs are taken from its session, as they
+    # are before its temperature and its bias.
+    with needs("the model 'hama' needs its package", f": pip install hama=={HAMA}"):
+        import hama
+
+        version = metadata.version("hama")
+    if version != HAMA:
+        raise BackendError(f"hama {version}, expected {HAMA}: pip install hama=={HAMA}")
+    model = hama.ASRModel() if model is None else model
+    names = [model._log_probs_output_name, model._out_lengths_output_name]
+    inputs = model._waveform_input_name, model._waveform_lengths_input_name
+
+    def logprobs(waveform: np.ndarray) -> np.ndarray:
+        length = np.array([len(waveform)], np.int64)
+        feeds = dict(zip(inputs, (waveform[None], length), strict=True))
+        rows, lengths = model.session.run(names, feeds)
+        return rows[0, : int(lengths[0])]
+
+    size, own_rate = hama.asr.ASR_OUTPUT_FRAME_SAMPLES, model.model_sample_rate
+    own = model.decoder_tokens, model.blank_id, lambda rate: size / rate, own_rate
+    return BatchEncoder(given.spec("hama", *own), one_by_one(logprobs))
 
 
 def _streaming_onnx(found: _ModelSource) -> Encoder | None:
@@ -182,19 +233,68 @@ def _onnx(found: _ModelSource) -> Encoder | None:
 
 
 def _transformers(found: _ModelSource) -> Encoder | None:
+    """A pair of a model and its processor, or a folder."""
+    given, path = found.given, found.folder
     if isinstance(found.model, tuple) and len(found.model) == 2:
-        model, processor = found.model
-        return transformers_encoder(model, processor, None, found.given)
-    if found.folder is None:
+        return _transformers_encoder(*found.model, None, given)
+    if path is None:
         return None
-    config = read_json(found.folder / "config.json")
+    config = read_json(path / "config.json")
     is_ctc = any("ForCTC" in name for name in config.get("architectures") or ())
-    if is_ctc and any(any(found.folder.glob(form)) for form in _WEIGHTS):
-        return load_transformers(found.folder, found.given)
-    return None
+    if not is_ctc or not any(any(path.glob(form)) for form in _WEIGHTS):
+        return None
+    advice = ": pip install transformers torch"
+    with needs(f"{path}: a model of Transformers needs it", advice):
+        import transformers
+    local = {"local_files_only": True}
+    try:
+        model = transformers.AutoModelForCTC.from_pretrained(path, **local)
+        features = transformers.AutoFeatureExtractor.from_pretrained(path, **local)
+        tokenizer = None
+        if given.tokens is None:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise FormatError(f"{path}: Transformers cannot load it ({error})") from error
+    return _transformers_encoder(model, features, tokenizer, given)
+
+
+def _transformers_encoder(
+    model: Any, features: Any, tokenizer: Any, given: ModelOptions
+) -> BatchEncoder:
+    """Make an encoder of objects; `features` may be a processor."""
+    place, config = type(model).__name__, model.config
+    extractor = getattr(features, "feature_extractor", features)
+    tokenizer = getattr(features, "tokenizer", tokenizer)
+    names, blank = None, None
+    if tokenizer is not None:
+        by_id = {i: token for token, i in tokenizer.get_vocab().items()}
+        names = [by_id.get(i, f"<unused_{i}>") for i in range(config.vocab_size)]
+        blank = config.pad_token_id
+    # Samples a frame: those of a logit, or hops to one of the encoder's frames.
+    size = getattr(config, "inputs_to_logits_ratio", None)
+    if hasattr(extractor, "hop_length"):
+        inner = getattr(config, "encoder_config", config)
+        factor = getattr(inner, "subsampling_factor", None)
+        size = factor and extractor.hop_length and factor * extractor.hop_length
+    own_rate = getattr(extractor, "sampling_rate", None)
+    own = names, blank, lambda rate: size / rate if size else None, own_rate
+    spec = given.spec(place, *own)
+
+    def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
+        import torch
+
+        how = {"sampling_rate": spec.sample_rate, "return_tensors": "pt"}
+        inputs, first = extractor(list(batch), **how), next(model.parameters())
+        with torch.inference_mode():
+            logits = model(**inputs.to(first.device, first.dtype)).logits
+        return [as_array(rows) for rows in logits]
+
+    model.eval()
+    return BatchEncoder(spec, run, logits=True)
 
 
 def _nemo(found: _ModelSource) -> Encoder | None:
+    """A CTC model of NeMo, an `EncDecCTCModel`. Untested."""
     model, path = found.model, found.path
     if path is not None and path.suffix == ".nemo":
         if not path.is_file():
@@ -203,13 +303,48 @@ def _nemo(found: _ModelSource) -> Encoder | None:
         with needs(f"{path}: a .nemo file needs NeMo", advice):
             from nemo.collections.asr.models import ASRModel
         model = ASRModel.restore_from(str(path), map_location="cpu")
-    is_nemo = all(hasattr(model, name) for name in ("preprocessor", "decoder", "cfg"))
-    return nemo_encoder(model, found.given) if is_nemo else None
+    if not all(hasattr(model, name) for name in ("preprocessor", "decoder", "cfg")):
+        return None
+    import torch
+
+    place = type(model).__name__
+    featurizer, decoder = model.preprocessor.featurizer, model.decoder
+    if not hasattr(decoder, "vocabulary"):
+        raise ModelError(f"{place} has no CTC decoder with a vocabulary, expected one")
+    # Dither is random, and padding depends on the batch.
+    featurizer.dither, featurizer.pad_to = 0.0, 0
+    model.eval()
+    config, factor = model.cfg.preprocessor, model.encoder.subsampling_factor
+
+    def logprobs(waveform: np.ndarray) -> Any:
+        with torch.inference_mode():
+            device = next(model.parameters()).device
+            signal = torch.from_numpy(waveform)[None].to(device)
+            length = torch.tensor([len(waveform)], device=device)
+            rows, lengths, _ = model(input_signal=signal, input_signal_length=length)
+        return rows[0, : int(lengths[0])]
+
+    names = list(decoder.vocabulary)
+    own = names, len(names), config.window_stride * factor, config.sample_rate
+    return BatchEncoder(found.given.spec(place, *own), one_by_one(logprobs))
 
 
 def _torchaudio(found: _ModelSource) -> Encoder | None:
-    is_bundle = all(hasattr(found.model, n) for n in ("get_model", "get_labels"))
-    return torchaudio_encoder(found.model, found.given) if is_bundle else None
+    """A bundle, such as `WAV2VEC2_ASR_BASE_960H`; untested with torchaudio itself."""
+    bundle = found.model
+    if not all(hasattr(bundle, name) for name in ("get_model", "get_labels")):
+        return None
+    import torch
+
+    model = bundle.get_model().eval()
+
+    def logits(waveform: np.ndarray) -> Any:
+        with torch.inference_mode():
+            return model(torch.from_numpy(waveform)[None])[0][0]
+
+    own = list(bundle.get_labels()), 0, 0.02, bundle.sample_rate
+    spec = found.given.spec(type(bundle).__name__, *own)
+    return BatchEncoder(spec, one_by_one(logits), logits=True)
 
 
 def _function(found: _ModelSource) -> Encoder | None:
@@ -219,16 +354,77 @@ def _function(found: _ModelSource) -> Encoder | None:
         try:
             model = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
-            raise ModelError(
-                f"{model!r}: cannot be imported ({error}), expected a function"
-            ) from error
+            what = f"cannot be imported ({error}), expected a function"
+            raise ModelError(f"{model!r}: {what}") from error
         if isinstance(model, Encoder):
             return model
     if not callable(model):
         return None
     place, given = getattr(model, "__name__", type(model).__name__), found.given
     spec = given.spec(place, None, None, None, None)
-    return function_encoder(model, spec, logits=bool(given.logits))
+    return BatchEncoder(spec, one_by_one(model), logits=bool(given.logits))
+
+
+_KEYS = {"model": str, "tokens": str, "blank": str | int, "same": dict, "rest": str}
+
+
+class MappedTokens:
+    """An `Encoder` whose log-probs are those of another, summed by token.
+
+    A token of the same name stays, one in `same` counts as the one it names, all others
+    as `rest`. `load_model` reads the same from a file, with paths from its folder:
+
+        {"model": "hama", "tokens": "tokens.txt", "same": {"ɡ": "g"}, "rest": "<other>"}
+
+    Args:
+        encoder: Of V tokens.
+        tokens: The table of the decoder.
+        same: Tokens of the decoder by tokens of the model.
+        rest: The token of the decoder for all others; None: there are none.
+
+    Raises:
+        TokenTableError: A token of the model has no place, a token of the decoder has
+            no source, or the blanks are not each other's.
+        OptionError: `same` names what the model does not have.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        tokens: TokenTable,
+        *,
+        same: Mapping[str, str] | None = None,
+        rest: str | None = None,
+    ) -> None:
+        names, same = encoder.spec.tokens.names, dict(same or {})
+        if missing := same.keys() - set(names):
+            raise OptionError(f"same= has {min(missing)!r}, expected model's tokens")
+        self.encoder = encoder
+        self.spec = replace(encoder.spec, tokens=tokens)
+        targets = [same.get(n, n if n in tokens.ids else rest) for n in names]
+        for name, target in zip(names, targets, strict=True):
+            if target is None:
+                what = f"token {name!r} of the model has no place among the decoder's"
+                raise TokenTableError(f"{what}, expected same= or rest= to say it")
+        places = np.array([tokens.index(target) for target in targets if target])
+        self._sources = [np.flatnonzero(places == i) for i in range(len(tokens))]
+        for name, sources in zip(tokens.names, self._sources, strict=True):
+            if not len(sources):
+                what = f"token {name!r} is no token of the model"
+                raise TokenTableError(f"{what}, expected one each")
+        if list(self._sources[tokens.blank]) != [encoder.spec.blank]:
+            ours, theirs = tokens.names[tokens.blank], names[encoder.spec.blank]
+            what = f"the blank {ours!r} is not the model's {theirs!r}"
+            raise TokenTableError(f"{what}, expected same= to say that it is")
+
+    def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Implement `Encoder.encode`; rows are normalised again."""
+        summed = []
+        for rows in self.encoder.encode(waveforms):
+            parts = [np.logaddexp.reduce(rows[:, at], axis=1) for at in self._sources]
+            found = np.stack(parts, axis=1)
+            summed.append(found - np.logaddexp.reduce(found, axis=1, keepdims=True))
+        return summed
 
 
 _KINDS = (

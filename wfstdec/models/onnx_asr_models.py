@@ -18,25 +18,37 @@ from typing import Any
 import numpy as np
 
 from wfstdec.errors import FormatError, ModelError, needs
-from wfstdec.models.encoder import BatchEncoder
-from wfstdec.models.python_models import ModelOptions, read_json, tokens_beside
+from wfstdec.models.encoder import (
+    BatchEncoder,
+    ModelOptions,
+    read_json,
+    tokens_beside,
+)
 from wfstdec.text.files import PathLike
 
 _FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
-def open_session(path: PathLike, threads: int) -> Any:
-    """An onnxruntime session on the CPU."""
-    with needs("ONNX models need onnxruntime", ": pip install onnxruntime"):
-        import onnxruntime
+_PROVIDERS = ["CPUExecutionProvider"]
+
+
+def _session_options(threads: int) -> Any:
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = threads
     options.log_severity_level = 3
+    return options
+
+
+def open_session(path: PathLike, threads: int) -> Any:
+    """An onnxruntime session on the CPU."""
+    with needs("ONNX models need onnxruntime", ": pip install onnxruntime"):
+        from onnxruntime import InferenceSession
     try:
-        return onnxruntime.InferenceSession(
-            os.fspath(path), options, providers=["CPUExecutionProvider"]
-        )
+        options = _session_options(threads)
+        return InferenceSession(os.fspath(path), options, providers=_PROVIDERS)
     except Exception as error:  # onnxruntime has no common base of errors
         raise FormatError(f"{path}: not a readable ONNX model ({error})") from error
 
@@ -89,11 +101,8 @@ def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> BatchEn
     config = read_json(path.parent / "config.json")
     names = [one.name for one in session.get_inputs()]
     if "input_values" in names and "do_normalize" not in features:
-        raise ModelError(
-            f"{place}: takes 'input_values' of Transformers, expected the "
-            "preprocessor_config.json of its model beside it: it says whether audio is "
-            "normalised"
-        )
+        expected = "expected preprocessor_config.json: is audio normalised?"
+        raise ModelError(f"{place}: takes Transformers' 'input_values', {expected}")
     # The blank by the model's files: metadata, or the padding token of Transformers.
     blank: Any = read_json(path.parent / "special_tokens_map.json").get("pad_token")
     if isinstance(blank, dict):
@@ -108,10 +117,9 @@ def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> BatchEn
     logits = given.logits
     if logits is None:
         logits = any("logit" in one.name for one in session.get_outputs())
-    normalize = bool(features.get("do_normalize", False))
 
     def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
-        if normalize:
+        if features.get("do_normalize"):
             # Mean 0, variance 1 over what is no padding, as Transformers does.
             samples, batch = batch, np.zeros_like(batch)
             for row, out, length in zip(samples, batch, lengths, strict=True):
@@ -130,15 +138,14 @@ def _measured_shift(session: Any, place: str, rate: int) -> float | None:
     for seconds in (1, 13):
         silence = np.zeros((1, seconds * rate), np.float32)
         try:
-            found = run_waveforms(session, silence, np.array([silence.size]))
+            _, [count] = run_waveforms(session, silence, np.array([silence.size]))
+        except ModelError:
+            raise
         except Exception as error:  # of onnxruntime
-            if isinstance(error, ModelError):
-                raise
-            raise ModelError(
-                f"{place}: cannot be run on {seconds} s at {rate} Hz ({error}); say "
-                "frame_shift_s= (--frame-shift) if it takes other lengths"
-            ) from error
-        counts.append(int(found[1][0]))
+            what = f"cannot be run on {seconds} s at {rate} Hz ({error})"
+            advice = "say frame_shift_s= (--frame-shift) if it takes other lengths"
+            raise ModelError(f"{place}: {what}; {advice}") from error
+        counts.append(int(count))
     frames = counts[1] - counts[0]
     return None if frames <= 0 or 12 * rate % frames else 12 / frames
 
@@ -179,23 +186,21 @@ def load_onnx_asr(
     """Load a folder as `onnx-asr` wants it."""
     advice = ": pip install onnx-asr==0.12.0 onnxruntime"
     with needs(f"{folder}: {model_type} needs onnx-asr", advice):
-        import onnxruntime
         from onnx_asr.loader import Manager, create_asr_resolver
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = given.threads
+
+        options = _session_options(given.threads)
     quantized = re.fullmatch(r".*(?:model|ctc)[._-](\w+)", file.stem if file else "")
     try:
         # not by `onnx_asr.load_model`: its eight resamplers take a second or more
-        manager = Manager(options, ["CPUExecutionProvider"])
+        manager = Manager(options, _PROVIDERS)
         resolver = create_asr_resolver(model_type, folder)
         files = resolver.resolve_model(quantization=quantized[1] if quantized else None)
         model: Any = resolver.model_type(
             files, manager._create_preprocessor, manager.default_onnx_config
         )
     except Exception as error:  # onnxruntime has no root of errors
-        raise FormatError(
-            f"{folder}: onnx-asr cannot load it as {model_type} ({error})"
-        ) from error
+        what = f"onnx-asr cannot load it as {model_type} ({error})"
+        raise FormatError(f"{folder}: {what}") from error
     names = [model._vocab.get(i, f"<unused_{i}>") for i in range(model._vocab_size)]
     if "decoder_params" in model.config:  # T-one: letters, and a blank without a name
         names[-1] = "<blk>"

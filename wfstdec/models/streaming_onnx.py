@@ -19,12 +19,13 @@ import numpy as np
 from wfstdec.errors import ModelError, needs
 from wfstdec.models.encoder import (
     EncoderSpec,
+    ModelOptions,
     check_frames,
     checked_chunks,
     checked_rows,
+    tokens_beside,
 )
 from wfstdec.models.onnx_asr_models import metadata
-from wfstdec.models.python_models import ModelOptions, tokens_beside
 
 Arrays = list[np.ndarray]
 
@@ -163,16 +164,15 @@ def streaming_form(session: Any) -> StreamingExport | None:
             try:
                 return make(own, session)
             except (KeyError, ValueError) as error:
-                raise ModelError(
-                    f"metadata: {error!r}, expected what sherpa-onnx reads with {key!r}"
-                ) from error
+                expected = f"expected what sherpa-onnx reads with {key!r}"
+                raise ModelError(f"metadata: {error!r}, {expected}") from error
     return None
 
 
 def _zipformer2(own: Mapping[str, str], session: Any) -> StreamingExport:
     """Six states a layer, of which the batch is on axis 1 or 0, and two more."""
     if own.get("feature") == "whisper":
-        raise ModelError("features of Whisper in the metadata, expected Kaldi's fbank")
+        raise ModelError("features of Whisper, expected Kaldi's fbank")
     names = "encoder_dims query_head_dims value_head_dims num_heads num_encoder_layers"
     dims, query, value, heads, layers, kernels, left = (
         [int(number) for number in own[name].split(",")]
@@ -211,11 +211,9 @@ def _zipformer2(own: Mapping[str, str], session: Any) -> StreamingExport:
 
 def _nemo(own: Mapping[str, str], session: Any) -> StreamingExport:
     """Three caches; frames of zeros before the first, as NeMo's own buffer has them."""
-    if own.get("normalize_type", "") not in ("", "NA", "None"):
-        raise ModelError(
-            f"normalize_type {own['normalize_type']!r} in the metadata, expected none: "
-            "features of a stream cannot be normalised over an utterance"
-        )
+    if (kind := own.get("normalize_type", "")) not in ("", "NA", "None"):
+        why = "features of a stream cannot be normalised over an utterance"
+        raise ModelError(f"normalize_type {kind!r}, expected none: {why}")
     window, shift = int(own["window_size"]), int(own["chunk_shift"])
     shapes = [
         (1, *(int(own[f"cache_last_{name}_dim{i}"]) for i in (1, 2, 3)))
@@ -373,18 +371,16 @@ class StreamingOnnx:
         """Give some streams their next window."""
         form = self._form
         windows = [s.features.frames(s.position, form.window) for s in states]
-        given = [s.states for s in states]
+        given = states[0].states
         if form.axes is not None and len(states) > 1:
-            by_state = zip(*given, form.axes, strict=True)
-            given = [[np.concatenate(same, axis) for *same, axis in by_state]]
-        inputs = form.inputs(np.stack(windows), given[0])
+            by_state = zip(*(s.states for s in states), form.axes, strict=True)
+            given = [np.concatenate(same, axis) for *same, axis in by_state]
+        inputs = form.inputs(np.stack(windows), given)
         outputs = self._session.run(None, dict(zip(self._names, inputs, strict=True)))
         rows, new = outputs[0], outputs[1 + form.num_skipped :]
-        if rows.shape[1] != form.num_out:
-            raise ModelError(
-                f"the model gave {rows.shape[1]} frames for a step of {form.shift}, "
-                f"expected {form.num_out}"
-            )
+        if (num := rows.shape[1]) != form.num_out:
+            what = f"the model gave {num} frames for a step of {form.shift}"
+            raise ModelError(f"{what}, expected {form.num_out}")
         parts = [new]
         if form.axes is not None and len(states) > 1:
             split = map(np.split, new, itertools.repeat(len(states)), form.axes)
@@ -416,5 +412,4 @@ def load_streaming_onnx(
         blank += size
     shift = form.shift * form.features().num_samples / form.rate / form.num_out
     own = tokens_beside(path.parent), blank, shift, form.rate
-    spec = given.spec(str(path), *own)
-    return StreamingOnnx(session, form, spec)
+    return StreamingOnnx(session, form, given.spec(str(path), *own))

@@ -24,10 +24,9 @@ from typing import IO, NamedTuple, cast
 
 import numpy as np
 
-from wfstdec.audio.headers import UNKNOWN_SIZE
 from wfstdec.audio.reading import AudioReader
 from wfstdec.audio.samples import ResampleStream, checked_peak, scaled
-from wfstdec.audio.sources import open_av, raw_samples
+from wfstdec.audio.sources import UNKNOWN_SIZE, open_av, raw_samples
 from wfstdec.errors import AudioError, WfstdecError
 
 BYTES_PER_S = 16_000

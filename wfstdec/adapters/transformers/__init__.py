@@ -16,14 +16,12 @@ and for Whisper, Moonshine and others that write texts token by token
 Nothing of Transformers or torch is imported.
 """
 
-from wfstdec.adapters.transformers.labels import labels_of as labels_of
-from wfstdec.adapters.transformers.ngrams import (
-    NgramLogitsProcessor as NgramLogitsProcessor,
+from wfstdec.adapters.transformers.labels import labels_of
+from wfstdec.adapters.transformers.processors import (
+    NgramLogitsProcessor,
+    PhraseBoostLogitsProcessor,
 )
-from wfstdec.adapters.transformers.phrases import (
-    PhraseBoostLogitsProcessor as PhraseBoostLogitsProcessor,
-)
-from wfstdec.text.tokens import token_table_of as token_table_of
+from wfstdec.text.tokens import token_table_of
 
 __all__ = [
     "NgramLogitsProcessor",
