@@ -39,7 +39,7 @@ from wfstdec.lm.loading import KenlmModel as KenlmModel
 from wfstdec.lm.loading import build_lm as build_lm
 from wfstdec.lm.ngram import NgramLM as NgramLM
 from wfstdec.lm.ngram import load_lm as load_lm
-from wfstdec.lm.user import UserLM as UserLM
+from wfstdec.lm.on_demand import UserLM as UserLM
 from wfstdec.models.loading import load_model as load_model
 from wfstdec.search.backend_choice import BackendChoice as BackendChoice
 from wfstdec.search.decoder import Decoder as Decoder

@@ -20,6 +20,7 @@ from wfstdec.boost.kernels import (
     rest_of,
     state_of,
 )
+from wfstdec.boost.phrases import by_words
 
 join, most_paid, deferred_of = map(compiled, (join, most_paid, deferred_of))
 pay, rest_of, state_of = map(compiled, (pay, rest_of, state_of))
@@ -72,8 +73,7 @@ def compiled(words=None, phrases=None):
     automaton = None
     if phrases:
         options = PhraseOptions(weights_are_totals=True)
-        by_words = BoostCompiler(WORDS, ids, 5)._phrases.speller
-        automaton = PhraseCompiler(by_words, WORDS, options).compile(phrases)
+        automaton = PhraseCompiler(by_words(ids), WORDS, options).compile(phrases)
     [one] = BoostCompiler(WORDS, ids, 5).compile(Boosts(words or {}, automaton), 1)
     return one
 

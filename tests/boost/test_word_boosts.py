@@ -13,8 +13,8 @@ from text_graphs import text_graph
 
 from wfstdec import WfstDecoder
 from wfstdec.boost.compile import collected_warnings
+from wfstdec.boost.compiled import compile_word_boosts, find_bonus
 from wfstdec.boost.lists import BoostList
-from wfstdec.boost.words import compile_word_boosts, find_bonus
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 from wfstdec.wfst.options import BACKENDS
 

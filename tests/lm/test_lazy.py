@@ -12,8 +12,7 @@ from own_models import ById, WholeText
 from wfstdec import NgramLM, UserLM
 from wfstdec.jit import kernel
 from wfstdec.lm.kernels import UNKNOWN, final, state_order, step, unanswered
-from wfstdec.lm.on_demand import LmArrays, OnDemandLM
-from wfstdec.lm.user import digest
+from wfstdec.lm.on_demand import LmArrays, OnDemandLM, digest
 
 final, state_order = compiled(final), compiled(state_order)
 step, unanswered = compiled(step), compiled(unanswered)
@@ -29,7 +28,7 @@ def score_all(lm, sentences, costs):
         for label in sentences[i]:
             cost, state = step(lm, 0, state, label)
             total += cost
-        costs[i] = total + final(lm, 0, state)
+        costs[i] = total + final(lm, state)
 
 
 def totals(lm, sentences):
@@ -122,7 +121,7 @@ def test_nothing_is_asked_behind_what_is_not_known():
         cost, after = step(arrays.now, 0, 0, 1)
         assert (cost, after) == (np.inf, -1) and unanswered(arrays.now)
         assert step(arrays.now, 0, -1, 1) == (np.inf, -1)
-        assert final(arrays.now, 0, -1) == np.inf and arrays.answer()
+        assert final(arrays.now, -1) == np.inf and arrays.answer()
         assert lm.answers().num_pairs == 1
 
 
@@ -147,7 +146,9 @@ def test_a_model_that_fails_leaves_nothing_half_done():
 
 
 def test_digests_are_the_same_in_every_run():
-    ask = "from wfstdec.lm.user import digest; print(digest(('a', 'b', None, 2.5)))"
+    ask = (
+        "from wfstdec.lm.on_demand import digest; print(digest(('a', 'b', None, 2.5)))"
+    )
     found = {
         subprocess.run(
             [sys.executable, "-c", ask],

@@ -64,5 +64,5 @@ class BoostAccount:
         """Cost of ending: what is owed is paid, half-said phrases are charged."""
         refund = F(0)
         if self._phrases is not None:
-            refund = automata.final(self._phrases.automaton, 0, int(state_of(boost)))
+            refund = self._phrases.automaton.final_cost[int(state_of(boost))]
         return F(refund - rest_of(boost, self._size))

@@ -4,7 +4,6 @@ step:   down the back-off links to the first state that has the label;
         cost = ((b1 + b2) + ...) + arc cost        (float32, in this order)
         a root has every label: in its arcs, or at its model's default cost
 row:    `step` for the labels 0..L-1
-final:  stored for every state, backed off like any cost
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ def step(
     automaton: Automaton, model: int, state: int, label: int
 ) -> tuple[np.float32, int]:
     """The cost of a label in a state, and the next state."""
-    if model < 0:
-        return F(0), state
     first, last = automaton.model_label_splits[model : model + 2].tolist()
     if last > first:
         in_table = label < last - first
@@ -46,8 +43,3 @@ def row(
     found = [step(automaton, model, state, label) for label in range(num_labels)]
     costs, nextstates = zip(*found, strict=True) if found else ((), ())
     return np.array(costs, np.float32), np.array(nextstates, np.int32)
-
-
-def final(automaton: Automaton, model: int, state: int) -> np.float32:
-    """The cost of ending in a state."""
-    return F(0) if model < 0 else automaton.final_cost[state]

@@ -17,7 +17,7 @@ from random_graphs import (
 
 import wfstdec
 from wfstdec import BoostEntry, CompiledBoosts, WfstDecoder
-from wfstdec.boost.words import compile_word_boosts
+from wfstdec.boost.compiled import compile_word_boosts
 from wfstdec.graph.arcs import OovExits
 from wfstdec.text.lexicon import Pronunciations
 from wfstdec.text.vocabulary import OovWords

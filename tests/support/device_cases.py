@@ -10,7 +10,7 @@ from random_graphs import (
 )
 
 from wfstdec import CompiledBoosts
-from wfstdec.boost.words import compile_word_boosts
+from wfstdec.boost.compiled import compile_word_boosts
 
 
 def draw(rng, num_utterances=3, **kinds):

@@ -28,8 +28,8 @@ from wfstdec import (
     to_openfst,
     token_table,
 )
+from wfstdec.boost.compiled import compile_word_boosts
 from wfstdec.boost.kernels import max_credit_per_arc
-from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import GraphError
 from wfstdec.fst.arrays import LabelSpace
 from wfstdec.fst.topology import compose_topology

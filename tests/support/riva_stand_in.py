@@ -11,7 +11,7 @@ import numpy as np
 from wfst_searches import walk_back
 
 from wfstdec import CompiledBoosts, WfstOptions, from_openfst, token_table
-from wfstdec.boost.words import compile_word_boosts
+from wfstdec.boost.compiled import compile_word_boosts
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.search.backend import make_backend
 from wfstdec.wfst.options import BACKENDS

@@ -3,7 +3,7 @@
 import numpy as np
 
 from wfstdec import CompiledBoosts, WfstDecoder, WfstOptions
-from wfstdec.boost.words import compile_word_boosts
+from wfstdec.boost.compiled import compile_word_boosts
 
 NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)

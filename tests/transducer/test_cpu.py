@@ -10,8 +10,9 @@ from table_transducers import TableTransducer, texts_of
 
 from wfstdec import TransducerDecoder, TransducerOptions, read_arpa
 from wfstdec.errors import LogprobError
-from wfstdec.transducer.cpu import greedy, search
-from wfstdec.transducer.cpu.arrays import store_of
+from wfstdec.transducer import cpu_greedy as greedy
+from wfstdec.transducer import cpu_search as search
+from wfstdec.transducer.cpu_arrays import store_of
 
 BEAMS = [("alsd", ()), ("alsd", (0, 1, 2)), ("aes", ()), ("aes", (0, 1, 3))]
 

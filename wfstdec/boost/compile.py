@@ -2,7 +2,7 @@
 
     BoostList               a user's list, checked (`boost.lists`)
     CompiledBoosts          the input of every search (`boost.compiled`)
-    WordBoosts              a hash map of word ids (`boost.words`)
+    WordBoosts              a hash map of word ids (`boost.compiled`)
     PhraseBoosts            an automaton over words or tokens (`boost.phrases`)
     OovWords                words that the decoder lacks (`text.vocabulary`)
 
@@ -19,7 +19,6 @@ For instance:
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 import threading
@@ -27,17 +26,24 @@ import warnings
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
+from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.compiled import CompiledBoosts, scaled_boosts
+from wfstdec.boost.compiled import CompiledBoosts, compile_word_boosts, scaled_boosts
 from wfstdec.boost.g2p import G2pResult, Pronouncer
-from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
-from wfstdec.boost.matching import WordMatcher, first_of, taken_message
+from wfstdec.boost.lists import (
+    BoostList,
+    BoostsLike,
+    WordMatcher,
+    first_of,
+    is_one_list,
+    of_each,
+    taken_message,
+)
 from wfstdec.boost.phrases import (
     PhraseBoosts,
     PhraseOptions,
@@ -47,9 +53,8 @@ from wfstdec.boost.phrases import (
     by_table,
     by_tokenizer,
     by_words,
-    compile_spellings,
+    compile_phrases,
 )
-from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.lexicon import show
@@ -63,6 +68,8 @@ _ONLY_TOKENS = (
     "but this decoder has no words, expected phrases of tokens: compile them by a "
     "PhraseCompiler with the token table"
 )
+_TOTALS = PhraseOptions(weights_are_totals=True)
+"""Bonuses of several words are phrases whose weight is a total."""
 _Made = TypeVar("_Made")
 
 
@@ -122,9 +129,6 @@ class PhraseCompiler:
         self.speller = speller
         self._remembered: LruCache[PhraseBoosts] = LruCache()
 
-    def __repr__(self) -> str:
-        return f"PhraseCompiler(unit={self.unit!r}, {self.options!r})"
-
     def compile(
         self, phrases: Mapping[str, float] | Iterable[str] | BoostList
     ) -> PhraseBoosts:
@@ -145,35 +149,22 @@ class PhraseCompiler:
         """
         if not isinstance(phrases, BoostList):
             phrases = BoostList.weighted(phrases)
-        numbers = phrases.numbers
-        how: Callable[[str], str] = show
+        numbers, how = phrases.numbers, show
         if self._matcher is not None:
             numbers, taken = self._matcher.match(numbers)
             how = self._matcher.shown
             if taken:
                 warn(taken_message(taken))
-        boosts = self.of_checked(numbers)
-        if unknown := boosts.unknown:
-            warn(
-                f"{len(unknown)} boosted phrases cannot be spelt and have no "
-                f"effect: {first_of(unknown, how)}"
-            )
-        return boosts
-
-    def of_checked(self, numbers: Mapping[str, float | None]) -> PhraseBoosts:
-        """Compile what a `BoostList` has checked, without a warning."""
-        content = tuple(sorted(numbers.items(), key=itemgetter(0)))
-        return self._remembered.get(content, lambda: self._compile(dict(content)))
-
-    def _compile(self, numbers: Mapping[str, float | None]) -> PhraseBoosts:
-        spellings = self.speller(list(numbers))
-        pairs = zip(numbers, spellings, strict=True)
-        unknown = tuple(text for text, spelt in pairs if not spelt)
-        automaton = compile_spellings(
-            *(spellings, list(numbers.values()), self.options),
-            *(self.num_labels, self.boundary),
+        given = self.speller, self.options, self.unit, self.num_labels, self.boundary
+        boosts = self._remembered.get(
+            tuple(sorted(numbers.items(), key=itemgetter(0))),
+            lambda: compile_phrases(numbers, *given),
         )
-        return PhraseBoosts(automaton, self.unit, self.num_labels, unknown)
+        if unknown := boosts.unknown:
+            shown = first_of(unknown, how)
+            text = f"{len(unknown)} boosted phrases cannot be spelt and have no effect"
+            warn(f"{text}: {shown}")
+        return boosts
 
 
 class BoostCompiler:
@@ -197,12 +188,10 @@ class BoostCompiler:
         self._words, self._word_ids = words, word_ids
         self._pronouncer = pronouncer
         self._num_tokens = num_tokens
-        options = PhraseOptions(weights_are_totals=True)
-        self._phrases = PhraseCompiler(by_words(word_ids), words, options)
-        self._make_defaults = defaults or functools.partial(DefaultBonuses, words)
+        self._make_defaults = defaults or partial(DefaultBonuses, words)
         self._remembered: LruCache[_Compiled] = LruCache()
 
-    @functools.cached_property
+    @cached_property
     def _defaults(self) -> DefaultBonuses:
         return self._make_defaults()
 
@@ -231,9 +220,8 @@ class BoostCompiler:
         if isinstance(given, CompiledBoosts):
             return _Compiled(given)
         listed = BoostList.of(given)
-        return self._remembered.get(
-            (listed.content, scale), lambda: self._compile(listed, scale)
-        )
+        key = listed.content, scale
+        return self._remembered.get(key, lambda: self._compile(listed, scale))
 
     def _compile(self, listed: BoostList, scale: float) -> _Compiled:
         numbers, phrases = listed.numbers, listed.phrases
@@ -246,16 +234,19 @@ class BoostCompiler:
         prons, unknown_tokens = self._prons_of(numbers, listed.pronunciations)
         bonuses = self._with_defaults(numbers, prons)
         oov = OovWords.of(prons, bonuses, self._word_ids, len(self._words))
-        # A word that is added gets its bonus where its arcs are, not by its id; bonuses
-        # of several words are phrases whose weight is a total.
+        # A word that is added gets its bonus where its arcs are, not by its id.
         new = oov.words if oov else ()
         several = {text: bonus for text, bonus in bonuses.items() if " " in text}
-        single = {
-            text: bonuses[text] for text in bonuses.keys() - several.keys() - {*new}
-        }
-        words, unknown = compile_word_boosts(single, self._word_ids)
+        single = bonuses.keys() - several.keys() - {*new}
+        words, unknown = compile_word_boosts(
+            {text: bonuses[text] for text in single}, self._word_ids
+        )
         if several:
-            phrases = self._phrases_with(new).of_checked(several)
+            known = len(self._words)
+            added = {word: known + i for i, word in enumerate(new)}
+            speller = by_words(ChainMap(added, self._word_ids))  # type: ignore[arg-type]
+            size = known + len(new)
+            phrases = compile_phrases(several, speller, _TOTALS, "word", size)
             unknown += phrases.unknown
         if phrases is not None:
             phrases = self._checked(phrases, len(new))
@@ -268,17 +259,17 @@ class BoostCompiler:
         """Pronunciations that the decoder does not have, of the words of a list."""
         pronouncer = self._pronouncer
         if isinstance(pronouncer, str):
-            if pronounced:
-                raise BoostError(
-                    f"{min(pronounced)!r} has pronunciations, but {pronouncer}"
-                )
-            return G2pResult({}, {})
+            if not pronounced:
+                return G2pResult({}, {})
+            raise BoostError(
+                f"{min(pronounced)!r} has pronunciations, but {pronouncer}"
+            )
         prons = {word: pronouncer.read(word, one) for word, one in pronounced.items()}
         # A dict keeps the order: programs are asked in the same one each time.
         words = dict.fromkeys(word for text in numbers for word in text.split())
         missing = [w for w in words if w not in self._word_ids and w not in prons]
-        asked = pronouncer.say(missing) if missing else G2pResult({}, {})
-        return G2pResult({**prons, **asked.pronunciations}, asked.unknown_tokens)
+        found, unknown_tokens = pronouncer.say(missing) if missing else ({}, {})
+        return G2pResult(prons | found, unknown_tokens)
 
     def _with_defaults(
         self, numbers: Mapping[str, float | None], prons: Mapping[str, list[Spelling]]
@@ -288,8 +279,7 @@ class BoostCompiler:
         without = {text: None for text, bonus in numbers.items() if bonus is None}
         without |= dict.fromkeys(word for word in new if word not in numbers)
         bonuses = self._defaults.of(without, new) if without else {}
-        given = {text: one for text, one in numbers.items() if one is not None}
-        return {**bonuses, **given}
+        return bonuses | {text: one for text, one in numbers.items() if one is not None}
 
     def _warn_of(self, compiled: Collection[_Compiled]) -> None:
         if large := {text: n for one in compiled for text, n in one.large.items()}:
@@ -307,16 +297,6 @@ class BoostCompiler:
                 + unknown_tokens_message(one.unknown_tokens for one in compiled)
             )
 
-    def _phrases_with(self, new: Sequence[str]) -> PhraseCompiler:
-        """The compiler of phrases of words, some of them added."""
-        if not new:
-            return self._phrases
-        known = len(self._words)
-        ids = ChainMap({word: known + i for i, word in enumerate(new)}, self._word_ids)  # type: ignore[arg-type]
-        return PhraseCompiler(
-            by_words(ids), (*self._words, *new), self._phrases.options
-        )
-
     def _checked(self, phrases: PhraseBoosts, num_oov: int) -> PhraseBoosts | None:
         """The phrases, None where they cannot change anything."""
         of_words = phrases.unit == "word"
@@ -326,8 +306,7 @@ class BoostCompiler:
         if phrases.num_labels not in (size, size + num_oov * of_words):
             raise BoostError(
                 f"boosts has phrases over {phrases.num_labels} {phrases.unit}s, "
-                f"expected {size}: compile them for the {phrases.unit} table of this "
-                "decoder"
+                f"expected {size}: compile them for this decoder's {phrases.unit} table"
             )
         costless = not phrases.automaton.model_default_cost[0]
         return None if costless and phrases.num_arcs == 0 else phrases
@@ -421,8 +400,7 @@ def phrase_compiler(
             )
         if boundary is not None:
             raise OptionError(
-                f"boundary={boundary!r} with phrases of words, which need none; "
-                "expected None, or unit='token'"
+                f"boundary={boundary!r} with phrases of words, expected unit='token'"
             )
         speller = by_words(word_ids(words))
         return PhraseCompiler(speller, words, options, matcher=matcher)
@@ -435,17 +413,15 @@ def phrase_compiler(
         between, optional = vocabulary.separator, vocabulary.separator_optional
         edge = None if optional else between
     if vocabulary.lexicon is not None:
-        speller = by_lexicon(
-            vocabulary.lexicon, separator=between, separator_optional=optional
-        )
+        lexicon = vocabulary.lexicon
+        speller = by_lexicon(lexicon, separator=between, separator_optional=optional)
         return PhraseCompiler(speller, tokens, options, edge, matcher)
     own = getattr(tokenizer, "spell", None)  # a ModelTokenizer
     if tokenizer is not None and own is None:
         own = by_tokenizer(tokenizer, tokens=tokens)
     if own is None or sentencepiece_model is not None:
-        speller = by_table(
-            tokens, separator=between, sentencepiece_model=sentencepiece_model
-        )
+        given = {"separator": between, "sentencepiece_model": sentencepiece_model}
+        speller = by_table(tokens, **given)  # type: ignore[arg-type]
         own = speller if own is None else partial(_spelt_as_given, speller, own)
     return PhraseCompiler(own, tokens, options, edge, matcher)
 

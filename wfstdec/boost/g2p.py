@@ -21,12 +21,12 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wfstdec.boost.phrases import Speller, Spelling, by_table
+from wfstdec.boost.phrases import Spelling, by_table
 from wfstdec.errors import BoostError, FormatError, OptionError, needs
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import WORD_START, Lexicon
@@ -77,7 +77,6 @@ class G2p:
         phones: Mapping[str, str] | _Path | None = None,
     ) -> None:
         self._given = source, phones
-        self.spells = False
         self.sentencepiece_model: str | None = None
         self._source = self._found(source)
         if isinstance(phones, str | os.PathLike):
@@ -87,18 +86,8 @@ class G2p:
         else:
             self._phones = {one: name.split() for one, name in (phones or {}).items()}
 
-    def __repr__(self) -> str:
-        source, phones = self._given
-        more = "" if phones is None else ", phones given"
-        return f"G2p({source!r}{more})"
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._given
-
-    @classmethod
-    def of(cls, given: G2pLike) -> G2p:
-        """Take a `G2p` as it is, or make one of a source."""
-        return given if isinstance(given, G2p) else cls(given)
 
     def say(self, words: Sequence[str], tokens: TokenTable) -> _Names:
         """The pronunciations of words, names of tokens; also such as there are none of.
@@ -107,7 +96,9 @@ class G2p:
             BoostError: A program failed, or what was given is no pronunciation.
         """
         if isinstance(self._source, Lexicon):
-            return _of_lexicon(self._source, words, tokens)
+            lists, names = self._source.by_word(), tokens.names
+            spoken = {word: sorted({*lists.get(word, ())}) for word in words}
+            return {w: [tuple(names[t] for t in p) for p in spoken[w]] for w in words}
         known = dict(self._phones)
         bare = {name.translate(_IGNORED): name for name in tokens.names}
 
@@ -123,37 +114,35 @@ class G2p:
         return found
 
     def _found(self, source: Any) -> Any:
-        """Load what makes pronunciations of words, or a lexicon."""
-        if isinstance(source, Lexicon):
+        """Load what makes pronunciations of words: a lexicon, or a function of many."""
+        self.spells = source == SPELLING
+        if self.spells or isinstance(source, Lexicon):
             return source
         if isinstance(source, Mapping):
-            return lambda words: {w: _ways(source[w]) for w in words if w in source}
-        if callable(source):
-            return lambda words: {word: _ways(source(word)) for word in words}
-        if source == HAMA:
-            return _hama()
-        self.spells = source == SPELLING
-        if self.spells:
-            return None
-        if not isinstance(source, str | os.PathLike):
+            source = source.get
+        elif source == HAMA:
+            source = _hama()
+        elif isinstance(source, str | os.PathLike):
+            path = Path(source)
+            if path.suffix == ".model" and path.is_file():
+                self.spells, self.sentencepiece_model = True, str(path)
+                return None
+            # Programs before files: a path with arguments is no file.
+            if isinstance(source, str) and (command := _command(source)):
+                return partial(_run, command)
+            if not path.is_file():
+                raise OptionError(
+                    f"g2p={str(source)!r}, expected a lexicon's file, a SentencePiece "
+                    f"model, a program, {HAMA!r} or {SPELLING!r}: no file and no "
+                    "program has this name"
+                )
+            source = _lexicon_file(path)
+        if not callable(source):
             raise OptionError(
                 f"g2p={source!r}, expected a function of a word, a mapping, a lexicon, "
                 "or a string: see `G2p`"
             )
-        path = Path(source)
-        if path.suffix == ".model" and path.is_file():
-            self.spells, self.sentencepiece_model = True, str(path)
-            return None
-        # Programs before files: a path with arguments is no file.
-        if isinstance(source, str) and (command := _command(source)):
-            return lambda words: _run(command, words)
-        if not path.is_file():
-            raise OptionError(
-                f"g2p={str(source)!r}, expected a lexicon's file, a SentencePiece "
-                f"model, a program, {HAMA!r} or {SPELLING!r}: no file and no program "
-                "has this name"
-            )
-        return _lexicon_file(path)
+        return lambda words: {word: _ways(source(word)) for word in words}
 
 
 _Path = str | os.PathLike[str]
@@ -175,11 +164,9 @@ def _token_of(phone: str, ids: Mapping[str, int], bare: Mapping[str, str]) -> st
     return phone
 
 
-def _lexicon_file(path: Path) -> Callable[[Sequence[str]], _Names]:
-    """Look words up in a lexicon, `word phones...`, read at the first question.
-
-    Words are looked up in any case where they are not there as they are written.
-    """
+def _lexicon_file(path: Path) -> Callable[[str], Ways]:
+    """Look words up in a lexicon, `word phones...`, read at the first question."""
+    # In any case where they are not there as they are written.
 
     @functools.cache
     def entries() -> tuple[_Names, _Names]:
@@ -202,15 +189,14 @@ def _lexicon_file(path: Path) -> Callable[[Sequence[str]], _Names]:
             raise FormatError(f"{path}: no entries, expected 'word phones' lines")
         return exact, folded
 
-    def say(words: Sequence[str]) -> _Names:
+    def say(word: str) -> Ways:
         exact, folded = entries()
-        found = {w: exact.get(w) or folded.get(w.casefold(), []) for w in words}
-        return {word: ways for word, ways in found.items() if ways}
+        return exact.get(word) or folded.get(word.casefold(), [])
 
     return say
 
 
-def _hama() -> Callable[[Sequence[str]], _Names]:
+def _hama() -> Callable[[str], Ways]:
     """The model of hama, asked once for each word."""
     install = ": pip install hama==1.7.0; or give a lexicon or a program"
     with needs("g2p='hama' needs hama", install):
@@ -218,13 +204,13 @@ def _hama() -> Callable[[Sequence[str]], _Names]:
     model = functools.cache(hama.G2PModel)  # loaded with the first word
 
     @functools.cache
-    def say(word: str) -> list[tuple[str, ...]]:
+    def say(word: str) -> Ways:
         # of a word with an apostrophe it makes phones of another language
         found = model().predict(word.lower().replace("'", "")).alignments
         phonemes = [one.phoneme for one in found if one.phoneme.strip()]
         return [tuple(phonemes)] if phonemes else []
 
-    return lambda words: {word: say(word) for word in words}
+    return say
 
 
 def _command(text: str) -> list[str]:
@@ -267,14 +253,6 @@ def _run(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
     return {word: found[word] for word in words if word in found}
 
 
-def _of_lexicon(lexicon: Lexicon, words: Sequence[str], tokens: TokenTable) -> _Names:
-    known, names = lexicon.by_word(), tokens.names
-    return {
-        word: [tuple(names[t] for t in one) for one in sorted({*known.get(word, ())})]
-        for word in words
-    }
-
-
 def _ways(given: Ways | None) -> Sequence[str | Sequence[str]]:
     return [given] if isinstance(given, str) else list(given or ())
 
@@ -314,16 +292,15 @@ class Pronouncer:
         self._tokens, self._lexicon = tokens, lexicon
         self._barred = {tokens.blank, *separators}
         self._separator = separators[0] if len(separators) == 1 else None
-        self._g2p = None if g2p is None else G2p.of(g2p)
+        self._g2p = G2p(g2p) if g2p is not None and not isinstance(g2p, G2p) else g2p
 
     def say(self, words: Sequence[str]) -> G2pResult:
         """The pronunciations of words, without those that have none."""
         g2p = self._g2p
-        if g2p is None:
-            spells = bool(words) and self._spells_by_itself
-            return G2pResult(self._spelt(words) if spells else {}, {})
-        if g2p.spells:
+        if self._spells_by_itself if g2p is None else g2p.spells:
             return G2pResult(self._spelt(words), {})
+        if g2p is None:
+            return G2pResult({}, {})
         found: dict[str, list[Spelling]] = {}
         unknown_tokens: dict[str, list[str]] = {}
         for word, ways in g2p.say(words, self._tokens).items():
@@ -359,15 +336,13 @@ class Pronouncer:
         return found
 
     def _spelt(self, words: Sequence[str]) -> dict[str, list[Spelling]]:
-        spelt = zip(words, self._spell(words), strict=True)
-        return {word: [tuple(one) for one in ways] for word, ways in spelt if ways}
-
-    @cached_property
-    def _spell(self) -> Speller:
-        model = None if self._g2p is None else self._g2p.sentencepiece_model
-        return by_table(
-            self._tokens, separator=self._separator, sentencepiece_model=model
+        spell = by_table(
+            self._tokens,
+            separator=self._separator,
+            sentencepiece_model=getattr(self._g2p, "sentencepiece_model", None),
         )
+        pairs = zip(words, spell(words), strict=True)
+        return {word: [tuple(one) for one in ways] for word, ways in pairs if ways}
 
     @cached_property
     def _known(self) -> dict[str, list[Spelling]]:

@@ -37,8 +37,8 @@ import math
 import numpy as np
 from numpy import float32, uint32, uint64
 
+from wfstdec.boost.compiled import find_bonus
 from wfstdec.boost.phrases import GRAIN
-from wfstdec.boost.words import find_bonus
 from wfstdec.errors import BoostError
 from wfstdec.jit import inlined, part
 

@@ -4,14 +4,23 @@ BoostList.of({"bartley": 4.0, "new york": None})
 BoostList.of(["new york", BoostEntry("fuchs", ["f j u k s"], 4.0)])
 BoostList.of(compiler.compile(["new york"]))
 BoostList.weighted(["new  york"]).numbers     # {"new york": 1.0}
+
+Words of a list are matched to a word table by Unicode form, case and punctuation:
+
+matcher = WordMatcher(word_ids)
+matcher.candidates("Bartley,")                          # ["bartley"]
+numbers, taken = matcher.match({"Bartley": 4.0})        # {"bartley": 4.0}
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import repeat
 from operator import itemgetter
 from typing import Any
+from unicodedata import category, normalize
 
 import numpy as np
 
@@ -19,6 +28,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.g2p import names_of_tokens
 from wfstdec.boost.phrases import MAX_WEIGHT, PhraseBoosts
 from wfstdec.errors import BoostError, ShapeError
+from wfstdec.text.lexicon import show
 
 
 @dataclass(frozen=True)
@@ -94,13 +104,13 @@ _EXPECTED = (
 
 
 class BoostList:
-    """A boost list, checked."""
+    """A boost list, checked; with a `weight` it is one of phrases and weights."""
 
     def __init__(
         self,
-        items: Iterable[tuple[object, object]],
+        listed: Any = (),
         phrases: PhraseBoosts | None = None,
-        kind: tuple[str, str] = ("word", "bonus"),
+        weight: float | None = None,
     ) -> None:
         # Words and phrases, one space between words, and bonuses or weights; None
         # follows from the list.
@@ -108,24 +118,27 @@ class BoostList:
         # Names of tokens, of words that have some
         self.pronunciations: dict[str, tuple[tuple[str, ...], ...]] = {}
         self.phrases = phrases  # not with phrases among `numbers`
-        for given, number in items:
+        kind = ("word", "bonus") if weight is None else ("phrase", "weight")
+        in_pairs = isinstance(listed, Mapping)
+        for given, number in (
+            listed.items() if in_pairs else zip(listed, repeat(weight))
+        ):
             self._add(given, number, *kind)
         several = [text for text in self.numbers if phrases and " " in text]
         if several:
             raise BoostError(
-                f"boosts has compiled phrases and {min(several)!r} among its words, "
-                "expected phrases in one place"
+                f"boosts has compiled phrases and {min(several)!r}, expected either"
             )
 
     @classmethod
     def of(cls, given: BoostsLike) -> BoostList:
         """Check the list of an utterance, in whatever form it is given."""
         if given is None or isinstance(given, PhraseBoosts):
-            return cls((), given)
+            return cls(phrases=given)
         if isinstance(given, Boosts):
-            return cls(_items(given.words, None), given.phrases)
+            return cls(given.words, given.phrases)
         if isinstance(given, Mapping | Sequence) and not isinstance(given, str):
-            return cls(_items(given, None))
+            return cls(given)
         raise BoostError(f"boosts is a {type(given).__name__}, {_EXPECTED} None")
 
     @classmethod
@@ -135,7 +148,7 @@ class BoostList:
             raise BoostError(
                 f"phrases is the string {phrases!r}, expected a list of them"
             )
-        return cls(_items(phrases, 1.0), kind=("phrase", "weight"))
+        return cls(phrases, weight=1.0)
 
     @property
     def content(self) -> tuple:
@@ -144,7 +157,7 @@ class BoostList:
         given = sorted(self.pronunciations.items())
         return tuple(numbers), tuple(given), id(self.phrases)
 
-    def _add(self, given: object, number: object, what: str, name: str) -> None:
+    def _add(self, given: object, number: Any, what: str, name: str) -> None:
         """Add an entry, or a text and its number."""
         more: Sequence = ()
         entry = number if isinstance(number, BoostEntry) else given
@@ -159,15 +172,15 @@ class BoostList:
             if number is not None or name == "weight":
                 _check_number(number, text, name)
         # An entry twice with one number is no contradiction, and counts once.
-        known = self.numbers.setdefault(text, None if number is None else float(number))  # type: ignore[arg-type]
+        known = self.numbers.setdefault(text, None if number is None else float(number))
         if known != number:
-            names = "bonuses" if name == "bonus" else "weights"
             raise BoostError(
-                f"{text!r} has the {names} {known!r} and {number!r}, expected one"
+                f"{text!r} has the {name}{'es' if name == 'bonus' else 's'} {known!r} "
+                f"and {number!r}, expected one"
             )
         if more:
-            given = (*self.pronunciations.get(text, ()), *more)
-            self.pronunciations[text] = tuple(dict.fromkeys(given))
+            prons = (*self.pronunciations.get(text, ()), *more)
+            self.pronunciations[text] = tuple(dict.fromkeys(prons))
 
 
 def is_one_list(boosts: BoostsLike | Sequence) -> bool:
@@ -191,13 +204,6 @@ def of_each(boosts: BoostsLike | Sequence, n: int) -> Sequence[BoostsLike]:
     return boosts  # type: ignore[return-value]
 
 
-def _items(listed: Any, number: float | None) -> Iterable[tuple[object, object]]:
-    """Texts or entries and their numbers; in a sequence all have this one."""
-    if isinstance(listed, Mapping):
-        return listed.items()
-    return ((one, number) for one in listed)
-
-
 def _checked_text(given: object, what: str) -> str:
     if not isinstance(given, str) or not given.strip():
         raise BoostError(f"boosted {what} {given!r}, expected a string of words")
@@ -212,3 +218,97 @@ def _check_number(number: object, text: str, name: str) -> None:
             f"{name} {number!r} of {text!r}, expected a number{unit}, "
             f"-{MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
         )
+
+
+_MAX_SHOWN = 10
+"""Words or phrases that a warning shows."""
+
+
+class WordMatcher:
+    """Finds the words of a table that words of a list may mean; none if `exact`."""
+
+    def __init__(self, word_ids: Mapping[str, int], *, exact: bool = False) -> None:
+        self._word_ids, self._exact = word_ids, exact
+
+    def candidates(self, word: str) -> list[str]:
+        """Words of the table that differ in case, Unicode form or outer punctuation."""
+        for text in (word, _stripped(word)):
+            key = _folded(text)
+            found = [key] if key in self._word_ids else []
+            found += self._others.get(key, [])
+            if found:
+                same = [one for one in found if _nfc(one) == _nfc(text)]
+                return sorted(same or found)
+        return []
+
+    def match(
+        self, numbers: dict[str, Any], known: Collection[str] = ()
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Write a list as the table does where one word fits; also the words taken."""
+        words = {word for text in numbers for word in text.split()}
+        lacking = [w for w in words if w not in self._word_ids and w not in known]
+        fits = {} if self._exact else {w: self.candidates(w) for w in lacking}
+        taken = {word: found[0] for word, found in fits.items() if len(found) == 1}
+        matched = dict(numbers) if taken else numbers
+        for text in sorted(numbers) if taken else ():
+            new = " ".join(taken.get(word, word) for word in text.split())
+            if new != text:
+                number = matched.pop(text)
+                # The entry as the table writes it wins; of others the largest number.
+                if new not in numbers and _rank(number) >= _rank(matched.get(new)):
+                    matched[new] = number
+        return matched, taken
+
+    def shown(self, text: str) -> str:
+        """Show a text without effect, with the words that its words may mean."""
+        shown = []
+        for word in text.split():
+            if word not in self._word_ids:
+                fits = ", ".join(map(repr, self.candidates(word))) or "no word"
+                shown.append(("" if word == text else f"{word!r} ") + f"fits {fits}")
+        return show(text) + (f" ({'; '.join(shown)})" if shown else "")
+
+    @cached_property
+    def _others(self) -> dict[str, list[str]]:
+        """Words that are not written as they are compared, by how they are."""
+        others: dict[str, list[str]] = {}
+        for word in self._word_ids:
+            if (key := _folded(word)) != word:
+                others.setdefault(key, []).append(word)
+        return others
+
+
+def taken_message(taken: Mapping[str, str]) -> str:
+    """Name words that were taken for others."""
+
+    def show_taken(word: str) -> str:
+        is_form = _nfc(word) == _nfc(taken[word])
+        return f"{word!r} as {taken[word]!r}" + " (Unicode form)" * is_form
+
+    what = "boosted words are taken as the decoder's table writes them"
+    return f"{len(taken)} {what}: {first_of(sorted(taken), show_taken)}"
+
+
+def first_of(texts: Sequence[str], show: Callable[[str], str] = show) -> str:
+    """Show the first few texts, and how many more there are."""
+    over = len(texts) - _MAX_SHOWN
+    more = f" and {over} more" if over > 0 else ""
+    return ", ".join(map(show, texts[:_MAX_SHOWN])) + more
+
+
+def _rank(number: float | None) -> float:
+    return float("-inf") if number is None else number
+
+
+def _nfc(text: str) -> str:
+    return normalize("NFC", text)
+
+
+def _folded(text: str) -> str:
+    return text.lower() if text.isascii() else _nfc(_nfc(text).casefold())
+
+
+def _stripped(text: str) -> str:
+    """Leave out the punctuation around a word."""
+    kept = [i for i, char in enumerate(text) if category(char)[0] != "P"]
+    return text[kept[0] : kept[-1] + 1] if kept else ""

@@ -1,8 +1,7 @@
 """Phrase boosting: credit token by token, exact in the end.
 
-    spellings, weights = [[(3, 7), (3, 8)], [(5,)]], [1.0, 2.0]   # see `by_lexicon`
-    automaton = compile_spellings(spellings, weights, options, num_labels)
-    boosts = PhraseBoosts(automaton, unit, num_labels, unknown)
+    weights, speller = {"new york": 1.0, "san jose": 2.0}, by_lexicon(lexicon)
+    boosts = compile_phrases(weights, speller, options, "token", num_labels)
     state = boosts.start;  cost, state = boosts.step(state, token);  boosts.final(state)
 
 Amounts. A spelling of n labels has base(n) = credit(1) + ... + credit(n), with
@@ -62,7 +61,7 @@ from wfstdec.errors import BoostError, OptionError
 from wfstdec.jit import jit
 from wfstdec.jit.arrays import grow_tree
 from wfstdec.lm import kernels
-from wfstdec.lm.automaton import Automaton, BackoffModel, frozen
+from wfstdec.lm.automaton import Automaton, BackoffModel, Unit, frozen
 from wfstdec.text.lexicon import MARKS, Lexicon, spellable_words
 from wfstdec.text.tokens import TokenTable
 
@@ -81,10 +80,10 @@ def by_words(word_ids: Mapping[str, int]) -> Speller:
 
 
 def _word_ids_of(
-    word_ids: Mapping[str, int], phrases: Sequence[str]
+    ids: Mapping[str, int], phrases: Sequence[str]
 ) -> list[list[Spelling]]:
-    ids = (tuple(map(word_ids.get, phrase.split())) for phrase in phrases)
-    return [[] if None in found else [found] for found in ids]  # type: ignore[list-item]
+    found = (tuple(map(ids.get, phrase.split())) for phrase in phrases)
+    return [[] if None in one else [one] for one in found]  # type: ignore[list-item]
 
 
 def by_lexicon(
@@ -105,21 +104,18 @@ def _pronunciations_of(
     between: Sequence[Spelling],
     phrases: Sequence[str],
 ) -> list[list[Spelling]]:
-    prons = ([known.get(word, ()) for word in phrase.split()] for phrase in phrases)
-    return [_joined(parts, between) for parts in prons]
-
-
-def _joined(
-    parts: Sequence[Sequence[Spelling]], between: Sequence[Spelling]
-) -> list[Spelling]:
-    """Spell a phrase in all ways that its words and what is between them allow."""
-    places = [place for part in parts for place in (between, part)]
-    ways = product(*places[1:])
-    spelt = dict.fromkeys(tuple(chain(*way)) for way in islice(ways, MAX_SPELLINGS))
-    if next(ways, None):
-        text = "a phrase has over %d spellings, the rest are left out"
-        _log.warning(text, MAX_SPELLINGS)
-    return list(spelt)
+    found = []
+    for phrase in phrases:
+        parts = (
+            part for word in phrase.split() for part in (between, known.get(word, ()))
+        )
+        ways = product(*islice(parts, 1, None))
+        spelt = dict.fromkeys(tuple(chain(*way)) for way in islice(ways, MAX_SPELLINGS))
+        if next(ways, None):
+            text = "a phrase has over %d spellings, the rest are left out"
+            _log.warning(text, MAX_SPELLINGS)
+        found.append(list(spelt))
+    return found
 
 
 def by_table(
@@ -160,12 +156,13 @@ def _encoded_by(
     tokens: TokenTable | None,
     phrases: Sequence[str],
 ) -> list[list[Spelling]]:
+    # Marks and the blank are no speech: a text with one is unspelt.
+    unspelt = set() if tokens is None else {*MARKS, tokens.names[tokens.blank]}
+
     def tokens_of(text: str) -> Spelling:
         found = encode(text)
         if tokens is None:
             return tuple(int(token) for token in found)
-        # Marks and the blank are no speech: a text with one is unspelt.
-        unspelt = {*MARKS, tokens.names[tokens.blank]}
         ids = [-1 if n in unspelt else tokens.ids.get(str(n), -1) for n in found]
         return () if -1 in ids else tuple(ids)
 
@@ -222,19 +219,24 @@ class PhraseBoosts(BackoffModel):
     unknown: tuple[str, ...]  # phrases that could not be spelt, sorted: without effect
 
 
-def compile_spellings(
-    spellings: Sequence[Sequence[Spelling]],
-    weights: Sequence[float | None],
+def compile_phrases(
+    weights: Mapping[str, float | None],
+    speller: Speller,
     options: PhraseOptions,
+    unit: Unit,
     num_labels: int,
     boundary: int | None = None,
-) -> Automaton:
-    """Compile phrases that are spelt; a weight of None is `c0` and `beta` times 1."""
+) -> PhraseBoosts:
+    """Spell and compile phrases; a weight of None is `c0` and `beta` times 1."""
+    texts = sorted(weights)
+    spellings = speller(texts)
+    unknown = tuple(t for t, spelt in zip(texts, spellings, strict=True) if not spelt)
     edge = () if boundary is None else (boundary,)
     longest = max((len(s) for spelt in spellings for s in spelt), default=0)
     base = options.base(longest)
     amounts: defaultdict[Spelling, float] = defaultdict(float)
-    for spelt, weight in zip(spellings, weights, strict=True):
+    for text, spelt in zip(texts, spellings, strict=True):
+        weight = weights[text]
         whole = [_between_boundaries(spelling, boundary) for spelling in spelt]
         # Where a spelling contains another one, both would count.
         minimal = _without_containing([s for s in whole if len(s) > len(edge)])
@@ -266,14 +268,15 @@ def compile_spellings(
     scale = worth / base[lengths - 2 * len(edge)]
     depth = np.clip(tree.depth - len(edge), 0, longest)
     automaton = _assemble(tree, worth, scale, base[depth], options.outside_cost)
-    return automaton if boundary is None else _bounded(automaton, boundary)
+    if boundary is not None:
+        automaton = _bounded(automaton, boundary)
+    return PhraseBoosts(automaton, unit, num_labels, unknown)
 
 
 @functools.cache
 def initial_states() -> PhraseBoosts:
     """No phrases at all: one state, in which no label does anything."""
-    automaton = compile_spellings([], [], PhraseOptions(), num_labels=1)
-    return PhraseBoosts(automaton, "word", 1, ())
+    return compile_phrases({}, by_words({}), PhraseOptions(), "word", num_labels=1)
 
 
 class _Tree(NamedTuple):

@@ -16,15 +16,14 @@ the cost of backing off to that one.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy import float32, uint64
 
-from wfstdec.boost.compiled import CompiledBoosts, credits_of
+from wfstdec.boost.compiled import CompiledBoosts, compile_word_boosts, credits_of
 from wfstdec.boost.kernels import BIT, LOW_BITS, NO_BITS, WORD_SHIFT, check_states
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
-from wfstdec.boost.words import compile_word_boosts
 from wfstdec.jit import jit, kernel, read_only
 from wfstdec.jit.records import WeakCache, record
 from wfstdec.jit.sorting import counted
@@ -72,15 +71,20 @@ class ListedWords(NamedTuple):
     hot_mask: np.uint64
 
 
-def _room(found: int, most: int) -> tuple[np.ndarray, np.uint64]:
-    """Allocate bits for boosted labels, and their number less 1."""
-    wanted = min(max(BITS_PER_POSITION * found, MIN_BITS), most)
-    num_bits = 1 << max(6, (wanted - 1).bit_length())
-    return np.zeros(num_bits // 64, np.uint64), np.uint64(num_bits - 1)
-
-
 _NONE_HOT = read_only(np.zeros(1, np.uint64)), LOW_BITS
 NO_WORDS = ListedWords(*compile_word_boosts(None, {})[0], *_NONE_HOT, *_NONE_HOT)
+
+
+def _bits_of(
+    words: np.ndarray, splits: np.ndarray, positions: np.ndarray, most: int
+) -> tuple[np.ndarray, np.uint64]:
+    """A bit for each position of some words, and the number of bits less 1."""
+    count = int((splits[words + 1] - splits[words]).sum())
+    wanted = min(max(BITS_PER_POSITION * count, MIN_BITS), most)
+    num_bits = 1 << max(6, (wanted - 1).bit_length())
+    bits, mask = np.zeros(num_bits // 64, np.uint64), np.uint64(num_bits - 1)
+    _set_bits(bits, mask, words, splits, positions)
+    return read_only(bits), mask
 
 
 @jit
@@ -250,27 +254,18 @@ class BoostTables:
 
     def _list(self, boosts: CompiledBoosts) -> ListedWords:
         keys, phrases = boosts.words.keys, boosts.phrases
-        begin = keys[keys != EPSILON]
+        words = keys[keys != EPSILON].astype(np.int64)
         if phrases is not None and phrases.unit == "word":
-            automaton = phrases.automaton
-            first = automaton.arc_label[: automaton.state_arc_splits[1]]
-            begin = np.union1d(begin, first)
-        return ListedWords(*boosts.words, *self._bits(begin.astype(np.int64)))
-
-    def _lay_out(self, phrases: PhraseBoosts) -> PhraseRows:
-        first = self._first_token if phrases.unit == "token" else 0
-        return phrase_rows(phrases, first)
-
-    def _bits(self, words: np.ndarray) -> tuple[Any, Any, Any, Any]:
-        """Bits of `ListedWords` for some word ids, int64 [N]: rows and positions."""
+            first = phrases.automaton.state_arc_splits[1]
+            words = np.union1d(words, phrases.automaton.arc_label[:first])
         splits, rows, positions = self._by_word
         words = words[words < len(splits) - 1]
-        found = int((splits[words + 1] - splits[words]).sum())
-        hot_rows = _room(found, len(self._row_splits) - 1)
-        hot = _room(found, len(self._row_words))
-        _set_bits(*hot_rows, words, splits, rows)
-        _set_bits(*hot, words, splits, positions)
-        return read_only(hot_rows[0]), hot_rows[1], read_only(hot[0]), hot[1]
+        hot_rows = _bits_of(words, splits, rows, len(self._row_splits) - 1)
+        hot = _bits_of(words, splits, positions, len(self._row_words))
+        return ListedWords(*boosts.words, *hot_rows, *hot)
+
+    def _lay_out(self, phrases: PhraseBoosts) -> PhraseRows:
+        return phrase_rows(phrases, self._first_token * (phrases.unit == "token"))
 
     @cached_property
     def _by_word(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

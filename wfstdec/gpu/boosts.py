@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from wfstdec.boost.compiled import WordBoosts
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.boost.words import WordBoosts
 from wfstdec.gpu.device import Device, DeviceArrays, Share, upload
 from wfstdec.gpu.records import KERNELS, read_structs
 from wfstdec.jit.records import WeakCache

@@ -36,8 +36,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from wfstdec.boost.lists import BoostEntry, Numbers
-from wfstdec.boost.matching import first_of
+from wfstdec.boost.lists import BoostEntry, Numbers, first_of
 from wfstdec.errors import BoostError, BoostWarning, FormatError
 from wfstdec.text.files import PathLike, read_lines, reading
 

@@ -64,18 +64,13 @@ class BackoffModel:
             array.setflags(write=False)
 
     @property
-    def num_models(self) -> int:
-        """The number of models, M."""
-        return len(self.automaton.model_start)
-
-    @property
     def num_states(self) -> int:
-        """The number of states of all models, S."""
+        """The number of states, S."""
         return len(self.automaton.final_cost)
 
     @property
     def num_arcs(self) -> int:
-        """The number of arcs of all models, A."""
+        """The number of arcs, A."""
         return len(self.automaton.arc_cost)
 
     @property
@@ -101,110 +96,73 @@ class BackoffModel:
 
     @property
     def start(self) -> int:
-        """The state before an utterance, of model 0."""
+        """The state before an utterance."""
         return int(self.automaton.model_start[0])
 
-    def start_batch(self, models: np.ndarray | Sequence[int]) -> np.ndarray:
-        """The states before N utterances, int32 [N]; 0 where the model id is -1."""
-        models = self._checked_models(models)
-        return np.where(models < 0, 0, self.automaton.model_start[models])
-
-    def step(self, state: int, label: int, model: int = 0) -> tuple[float, int]:
+    def step(self, state: int, label: int) -> tuple[float, int]:
         """The cost of one label, and the next state."""
-        costs, nextstates = self.step_batch([state], [label], [model])
+        costs, nextstates = self.step_batch([state], [label])
         return float(costs[0]), int(nextstates[0])
 
-    def row(self, state: int, model: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def row(self, state: int) -> tuple[np.ndarray, np.ndarray]:
         """Costs and next states of all labels, float32 [L] and int32 [L]."""
-        costs, nextstates = self.row_batch([state], [model])
+        costs, nextstates = self.row_batch([state])
         return costs[0], nextstates[0]
 
-    def final(self, state: int, model: int = 0) -> float:
+    def final(self, state: int) -> float:
         """The cost of ending here: `</s>`, or the refund of an incomplete phrase."""
-        return float(self.final_batch([state], [model])[0])
+        return float(self.final_batch([state])[0])
 
     def step_batch(
-        self,
-        states: np.ndarray | Sequence[int],
-        labels: np.ndarray | Sequence[int],
-        models: np.ndarray | Sequence[int] | None = None,
+        self, states: np.ndarray | Sequence[int], labels: np.ndarray | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
         """N queries: costs float32 [N], next states int32 [N]."""
-        states, models = self._checked(states, models)
-        labels = _checked_labels(labels)
+        states, labels = self._checked(states), _integers("label", labels)
         if labels.shape != states.shape:
             raise ShapeError(f"{len(labels)} labels, expected {len(states)} as states")
-        costs = np.empty(len(states), np.float32)
-        nextstates = np.empty(len(states), np.int32)
+        costs, nextstates = np.empty(len(states), np.float32), np.empty_like(states)
+        models = np.zeros_like(states)
         kernels.steps(self.automaton, models, states, labels, costs, nextstates)
         return costs, nextstates
 
     def row_batch(
-        self,
-        states: np.ndarray | Sequence[int],
-        models: np.ndarray | Sequence[int] | None = None,
+        self, states: np.ndarray | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
         """N rows: costs float32 [N, L], next states int32 [N, L]; errors as above."""
-        states, models = self._checked(states, models)
+        states = self._checked(states)
         costs = np.empty((len(states), self.num_labels), np.float32)
-        nextstates = np.empty((len(states), self.num_labels), np.int32)
+        nextstates, models = np.empty(costs.shape, np.int32), np.zeros_like(states)
         kernels.rows(self.automaton, models, states, costs, nextstates)
         return costs, nextstates
 
-    def final_batch(
-        self,
-        states: np.ndarray | Sequence[int],
-        models: np.ndarray | Sequence[int] | None = None,
-    ) -> np.ndarray:
+    def final_batch(self, states: np.ndarray | Sequence[int]) -> np.ndarray:
         """The costs of ending in N states, float32 [N]; errors as above."""
-        states, models = self._checked(states, models)
-        found = self.automaton.final_cost[states]
-        return np.where(models < 0, np.float32(0), found)
+        return self.automaton.final_cost[self._checked(states)]
 
-    def total(self, labels: np.ndarray | Sequence[int], model: int = 0) -> float:
+    def total(self, labels: np.ndarray | Sequence[int]) -> float:
         """The cost of a whole utterance, float64, `final` included; errors as above."""
-        labels = _checked_labels(labels)
-        costs, [start] = np.empty(len(labels), np.float32), self.start_batch([model])
-        state = kernels.walk(self.automaton, model, start, labels, costs)
-        return float(costs.sum(dtype=np.float64)) + self.final(state, model)
+        labels = _integers("label", labels)
+        costs, start = np.empty(len(labels), np.float32), self.automaton.model_start[0]
+        state = kernels.walk(self.automaton, 0, start, labels, costs)
+        return float(costs.sum(dtype=np.float64)) + self.final(state)
 
-    def _checked(
-        self, states: np.ndarray | Sequence[int], models: np.ndarray | Sequence | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        states = _integers("states", states)
-        if models is None:
-            models = np.zeros(len(states), np.int32)
-        models = self._checked_models(models)
-        if models.shape != states.shape:
-            raise ShapeError(f"{len(models)} models, expected {len(states)} as states")
-        bad = states[(states < 0) | (states >= self.num_states)]
-        if len(bad):
-            raise InputError(f"state {bad[0]}, expected 0 to {self.num_states - 1}")
-        return states, models
-
-    def _checked_models(self, models: np.ndarray | Sequence) -> np.ndarray:
-        models = _integers("models", models)
-        bad = models[(models < -1) | (models >= self.num_models)]
-        if len(bad):
-            raise InputError(
-                f"model {bad[0]}, expected -1 (none) to {self.num_models - 1}"
-            )
-        return models
+    def _checked(self, states: np.ndarray | Sequence[int]) -> np.ndarray:
+        return _integers("state", states, self.num_states)
 
 
-def _checked_labels(labels: np.ndarray | Sequence[int]) -> np.ndarray:
-    labels = _integers("labels", labels)
-    if (labels < 0).any():
-        raise InputError(f"label {labels.min()}, expected 0 or more")
-    return labels
-
-
-def _integers(name: str, values: np.ndarray | Sequence) -> np.ndarray:
+def _integers(
+    name: str, values: np.ndarray | Sequence, end: int | None = None
+) -> np.ndarray:
+    """Check integers from 0 on and below `end`; int32 [N]."""
     array = np.asarray(values)
     if array.size == 0:
         array = array.astype(np.int32)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise ShapeError(
-            f"{name} is {array.dtype} {array.shape}, expected integers, one axis"
+            f"{name}s is {array.dtype} {array.shape}, expected integers, one axis"
         )
+    bad = array[(array < 0) | (array >= (np.inf if end is None else end))]
+    if len(bad):
+        most = "or more" if end is None else f"to {end - 1}"
+        raise InputError(f"{name} {bad[0]}, expected 0 {most}")
     return array.astype(np.int32)

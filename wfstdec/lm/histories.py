@@ -45,7 +45,11 @@ class NgramTrie(NamedTuple):
     suffix: np.ndarray  # int32 [M]; the root's is the root
     slots: np.ndarray  # int32, hash table of pairs; see `jit.arrays`
     num_listed: int  # nodes that the tables list, the root included
-    num_nodes: int  # M
+
+    @property
+    def num_nodes(self) -> int:
+        """M."""
+        return len(self.depth)
 
     @property
     def parent(self) -> np.ndarray:
@@ -74,18 +78,13 @@ def build_trie(tables: list[np.ndarray]) -> NgramTrie:
         suffix=np.zeros(size, np.int32),
         slots=np.full(1 << (2 * size).bit_length(), -1, np.int32),
         num_listed=num_listed,
-        num_nodes=size,
     )
     node, num_nodes = 1, num_listed
     for labels in tables:
         num_nodes = _insert(trie, np.ascontiguousarray(labels), node, num_nodes)
         node += len(labels)
-    trie = trie._replace(
-        pair=trie.pair[:num_nodes],
-        depth=trie.depth[:num_nodes],
-        suffix=trie.suffix[:num_nodes],
-        num_nodes=num_nodes,
-    )
+    pair, depth, suffix = (part[:num_nodes] for part in trie[:3])
+    trie = trie._replace(pair=pair, depth=depth, suffix=suffix)
     _link_suffixes(trie, trie.by_depth())
     return trie
 
@@ -200,11 +199,8 @@ def build_histories(
     backoff[1 : trie.num_listed] = listed_backoff
     unlisted = np.arange(trie.num_listed, trie.num_nodes)
     if len(unlisted):
-        _log.info(
-            "language model: %d histories are not listed themselves: added, at the "
-            "cost of backing off",
-            len(unlisted),
-        )
+        text = "language model: %d histories are not listed: added at the back-off cost"
+        _log.info(text, len(unlisted))
     # Short ones first: the cost of a longer history is made of its suffix.
     order = np.argsort(trie.depth[unlisted], kind="stable")
     _fill_unlisted(trie, unlisted[order], cost, backoff)

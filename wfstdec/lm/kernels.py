@@ -1,12 +1,12 @@
 """Queries of a back-off automaton in numba: what the kernels of all decoders call.
 
     cost, nextstate = step(automaton, model, state, label)
-    cost = final(automaton, model, state)
+    cost = final(automaton, state)
     row(automaton, model, state, costs, nextstates)      # of the labels 0..len(costs)-1
 
 `automaton` is an `Automaton`, shared by all threads; `model` says which of its models
-a row of the batch uses, and below 0 is none at all: cost 0, the same state. Costs are
-float32, added in the order of `tests/reference/lm_reference.py`, whose bits these have.
+a row of the batch uses. Costs are float32, added in the order of
+`tests/reference/lm_reference.py`, whose bits these have.
 
 `step`, `final` and the functions below them also take an `OnDemandTable`; which one is
 chosen when a kernel is compiled.
@@ -70,8 +70,6 @@ def new_table(size: int, num_labels: int) -> OnDemandTable:
 @inlined
 def _table_step(lm, model, state, label):
     """Look up a step; a pair that is not known costs inf, and leads to -1."""
-    if model < 0:
-        return float32(0), int32(state)
     if state < 0:  # behind a pair that is not known
         return _INF, _PENDING
     label = int64(label)
@@ -84,9 +82,7 @@ def _table_step(lm, model, state, label):
 
 
 @inlined
-def _table_final(lm, model, state):
-    if model < 0:
-        return float32(0)
+def _table_final(lm, state):
     if state < 0:
         return _INF
     return _asked(lm, (uint64(uint32(state)) << uint64(32)) | uint64(FINAL))[0]
@@ -198,8 +194,6 @@ def find_arc(arc_label, begin, end, label):
 def _automaton_step(automaton, model, state, label):
     total = np.float32(0)
     state = np.int64(state)
-    if model < 0:
-        return total, np.int32(state)
     label = canonical(automaton, model, np.int64(label))
     splits = automaton.model_label_splits
     dense = splits[model + 1] > splits[model]
@@ -224,19 +218,13 @@ def _automaton_step(automaton, model, state, label):
 
 
 @inlined
-def _automaton_final(automaton, model, state):
-    return np.float32(0) if model < 0 else automaton.final_cost[state]
+def _automaton_final(automaton, state):
+    return automaton.final_cost[state]
 
 
 @inlined
 def _automaton_unanswered(automaton):
     return False
-
-
-@inlined
-def unknown_label(lm):
-    """A label that is none of the table: its cost is that of `<unk>`."""
-    return int64(UNKNOWN)
 
 
 @inlined
@@ -302,10 +290,6 @@ def _overwrite(automaton, model, state, total, costs, nextstates):
 @kernel
 def row(automaton, model, state, costs, nextstates):
     """Fill in what `step` gives for the labels 0..L-1; float32 [L], int32 [L]."""
-    if model < 0:
-        costs[:] = 0
-        nextstates[:] = state
-        return
     depth = 0
     below = np.int64(state)
     while automaton.backoff_state[below] >= 0:

@@ -18,8 +18,7 @@ from typing import Any
 
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.lm.ngram import NgramLM, load_lm
-from wfstdec.lm.on_demand import OnDemandLM
-from wfstdec.lm.user import UNK, UserLM
+from wfstdec.lm.on_demand import UNK, OnDemandLM, UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.files import reading
 from wfstdec.text.kenlm import check_probing, read_kenlm_header, read_kenlm_words
@@ -75,8 +74,7 @@ class KenlmModel:
         config.show_progress = False
         with reading(self.path, "model of KenLM"):
             self._model = kenlm.Model(self.path, config) if model is None else model
-        self.order = int(self._model.order)
-        self._new_state = kenlm.State
+        self.order, self._new_state = int(self._model.order), kenlm.State
 
     def __repr__(self) -> str:
         return f"KenlmModel({self.path!r})"
@@ -187,8 +185,14 @@ def lm_over(
             f"{len(table)} {unit}s of this decoder"
         )
     if lm.labels is not None and lm.labels != table:
+        names: Any = [getattr(one, "names", one) for one in (lm.labels, table)]
+        differ = (
+            f"number {i} is {a!r} there and {b!r} here"
+            for i, (a, b) in enumerate(zip(*names, strict=True))
+            if a != b
+        )
         raise OptionError(
-            f"a language model over other {unit}s ({_difference(lm.labels, table)}), "
+            f"a language model over other {unit}s ({next(differ, 'another blank')}), "
             f"expected one over the {unit}s of this decoder"
         )
     if unk_cost is not None:
@@ -253,16 +257,3 @@ def build_lm(
             entries = load_lexicon(lexicon, table, between)
             labels = word_table(sayable(entries, model.index, unk_cost))
     return NgramLM.from_arpa(model, labels, unk_cost=unk_cost, nemo_tokens=nemo_tokens)
-
-
-def _difference(
-    there: TokenTable | tuple[str, ...], here: TokenTable | tuple[str, ...]
-) -> str:
-    """The first thing that differs between two tables of one size."""
-    if isinstance(there, TokenTable) and isinstance(here, TokenTable):
-        if there.names == here.names:
-            return f"its blank is {there.names[there.blank]!r}"
-        there, here = there.names, here.names
-    assert isinstance(there, tuple) and isinstance(here, tuple)
-    i = next(i for i, name in enumerate(there) if name != here[i])
-    return f"number {i} is {there[i]!r} there and {here[i]!r} here"

@@ -73,10 +73,10 @@ def _check_automaton(a: Automaton, num_labels: int) -> None:
     must(_within(a.arc_next, 0, num_states), "an arc leads to no state")
     must(_within(a.arc_label, 0, num_labels + 1), "an arc has a label of no table")
     # The first arc of a row may have a lower label than the last of the row before.
-    inner = np.ones(num_arcs, bool)
-    inner[splits[:-1][splits[:-1] < num_arcs]] = False
+    inner = np.ones(num_arcs + 1, bool)
+    inner[splits] = False
     increases = a.arc_label[1:] > a.arc_label[:-1]
-    must(increases[inner[1:]].all(), "a row is not sorted by label")
+    must(increases[inner[1:-1]].all(), "a row is not sorted by label")
     must(
         (a.backoff_state < np.arange(num_states)).all()
         and _within(a.backoff_state, -1, num_states),
@@ -222,16 +222,14 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
             labels = tuple(map(str, table["names"]))
             if "blank" in table:
                 labels = token_table(labels, table["blank"])
-        known = {("wfstdec.lm", FORMAT_VERSION, unit) for unit in ("word", "token")}
-        if found not in known:
+        if found not in [("wfstdec.lm", FORMAT_VERSION, u) for u in ("word", "token")]:
             version = f"a language model of version {FORMAT_VERSION}"
             raise FormatError(f"found {found}, expected {version}; build it again")
         automaton = Automaton(**arrays)
         _check_automaton(automaton, num_labels)
         if labels is not None and len(labels) != num_labels:
             raise FormatError(
-                f"{len(labels)} labels, expected {num_labels}; the model is damaged, "
-                "save it again"
+                f"{len(labels)} labels, expected {num_labels}; save the model again"
             )
         return NgramLM(frozen(automaton), found[2], num_labels, labels)
 

@@ -1,5 +1,17 @@
 """A user's model behind a search: each question is put once, and its answer kept.
 
+class Bigrams:
+    def start(self):                       # the state before an utterance
+        return "<s>"
+
+    def score(self, state, word):          # nats, and the state behind the word
+        return -math.log(p[state, word]), word
+
+    def finish(self, state):               # nats, for ending here
+        return -math.log(p[state, "</s>"])
+
+decoder = TrieDecoder(tokens=tokens, lexicon=lexicon, lm=Bigrams(), options=options)
+
 States are numbered as they come up, which depends on who asks first; nothing else does.
 Where a search needs an order of states, it has `order`: a digest of the state itself,
 or, of states that only identity tells apart, of the words that led there.
@@ -17,22 +29,23 @@ Kernels and Python query models of both kinds by the same functions:
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
+import numbers
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
-from wfstdec.errors import check_listed
+from wfstdec.errors import LanguageModelError, check_listed
 from wfstdec.jit import read_only
 from wfstdec.jit.records import Pool, longer
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton, Unit
 from wfstdec.lm.kernels import FINAL, FULL, MISSES, OnDemandTable, new_table
-from wfstdec.lm.user import UNK, CheckedLM, UserLM, digest
 from wfstdec.text.tokens import TokenTable
 
 MAX_PAIRS = 1 << 20
@@ -41,10 +54,41 @@ FIRST_SLOTS = 1 << 12
 _BY_HISTORY = object()
 """Marks states that only identity tells apart."""
 _Found = TypeVar("_Found")
+UNK = "<unk>"
+"""Text that stands for words which the model has no text for."""
+
+
+@runtime_checkable
+class UserLM(Protocol):
+    """Methods of a user's model of words; costs are nats, lower is better.
+
+    A state is anything hashable that never changes. States that are equal are one to
+    the search; objects whose class has no `==` of its own differ by the words that led
+    to them. A cost of `inf`: the word is impossible. The same question must have the
+    same answer; it is asked once, and never from two threads at a time.
+
+    A model may also have:
+
+        score_batch(states, words) -> list of (cost, state)    in the place of `score`
+        finish_batch(states) -> list of costs                  in the place of `finish`
+        words: Container[str]      words that it knows; `<unk>` takes the place of
+                                   others, if it is among them
+        empty() -> state           the empty history, for the look-ahead
+        least_cost: float          no word costs less; 0 if there is none
+    """
+
+    def start(self) -> Hashable:
+        """The state before an utterance."""
+
+    def score(self, state: Any, word: str, /) -> tuple[float, Hashable]:
+        """The cost of a word in a state, -ln p, and the state behind it."""
+
+    def finish(self, state: Any, /) -> float:
+        """The cost of ending in a state."""
 
 
 class OnDemandLM:
-    """A user's model over the words or tokens of a decoder.
+    """A user's model over the words or tokens of a decoder; its answers are checked.
 
     `labels`: a word table, position 0 being `<eps>`, or a token table.
     """
@@ -56,12 +100,18 @@ class OnDemandLM:
         max_pairs: int = MAX_PAIRS,
     ) -> None:
         check_listed("labels", labels)
-        self.model, self.asked = model, CheckedLM(model)
+        self.model = model
         self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
         self.labels = labels if isinstance(labels, TokenTable) else tuple(labels)
         self.names = tuple(labels.names if isinstance(labels, TokenTable) else labels)
         self.num_labels = len(self.names)
-        self.least_cost = self.asked.least_cost
+        self._words: Container[str] | None = getattr(model, "words", None)
+        self.least_cost = float(getattr(model, "least_cost", 0.0))
+        if not -1e6 < self.least_cost <= 0:
+            raise LanguageModelError(
+                f"{type(model).__name__}.least_cost is {self.least_cost!r}, expected "
+                "nats, 0 or below"
+            )
         self.lock = threading.Lock()
         self._max_pairs = max_pairs
         self._word_costs: np.ndarray | None = None
@@ -90,13 +140,65 @@ class OnDemandLM:
 
     def _costs(self, texts: Sequence[str]) -> np.ndarray:
         costs = np.full(len(texts), np.inf, np.float32)
-        names = {at: self.asked.name_of(text) for at, text in enumerate(texts)}
-        known = {at: name for at, name in names.items() if name is not None}
+        names = {i: self.name_of(text) for i, text in enumerate(texts)}
+        known = {i: name for i, name in names.items() if name is not None}
         with self.lock:
             state = getattr(self.model, "empty", self.model.start)()
-            found = self.asked.scores([state] * len(known), list(known.values()))
+            found = self.scores([state] * len(known), list(known.values()))
         costs[list(known)] = [cost for cost, _ in found]
         return costs
+
+    def name_of(self, word: str) -> str | None:
+        """Text that the model is asked for in place of a word; None: it cannot be."""
+        if self._words is None or word in self._words:
+            return word
+        return UNK if UNK in self._words else None
+
+    def scores(
+        self, states: Sequence[Any], words: Sequence[str]
+    ) -> list[tuple[float, Any]]:
+        """Costs and next states of N words in N states."""
+        found = []
+        answers = self._ask("score", states, words)
+        for answer, word in zip(answers, words, strict=True):
+            if not isinstance(answer, tuple | list) or len(answer) != 2:
+                expected = "a cost and a state"
+                raise self._error("score", f"{answer!r} for {word!r}", expected)
+            cost = self._checked("score", answer[0], word)
+            if cost < self.least_cost:
+                least = f"{self.least_cost:g} or more: nats, or a lower least_cost"
+                raise self._error("score", f"the cost {cost!r} for {word!r}", least)
+            found.append((cost, answer[1]))
+        return found
+
+    def finals(self, states: Sequence[Any]) -> list[float]:
+        """The costs of ending in N states; errors as above."""
+        costs = self._ask("finish", states)
+        return [self._checked("finish", cost, "</s>") for cost in costs]
+
+    def _ask(self, method: str, *columns: Sequence[Any]) -> list[Any]:
+        """Ask N questions: all at once where the model can, else one by one."""
+        batch = getattr(self.model, f"{method}_batch", None)
+        if batch is None:
+            return list(map(getattr(self.model, method), *columns))
+        answers, expected = list(batch(*columns)), len(columns[0])
+        if len(answers) != expected:
+            found, wanted = f"{len(answers)} answers", f"{expected}, one for each state"
+            raise self._error(f"{method}_batch", found, wanted)
+        return answers
+
+    def _checked(self, method: str, cost: Any, word: str) -> float:
+        try:
+            found = float(cost)
+        except (TypeError, ValueError):
+            found = math.nan
+        if math.isnan(found) or found == -math.inf:
+            raise self._error(method, f"the cost {cost!r} for {word!r}", "nats")
+        return found
+
+    def _error(self, method: str, found: str, expected: str) -> LanguageModelError:
+        name = type(self.model).__name__
+        return LanguageModelError(f"{name}.{method} gave {found}, expected {expected}")
 
 
 class ScoreCache:
@@ -142,7 +244,7 @@ class ScoreCache:
 
     def give(self, table: OnDemandTable) -> None:
         """Take a table back; one with open questions is dropped."""
-        if table.counts[MISSES] + table.counts[FULL] == 0:
+        if not kernels.unanswered(table):
             self._free.give(table)
 
     def answered(self, table: OnDemandTable) -> OnDemandTable:
@@ -163,17 +265,16 @@ class ScoreCache:
 
     def _ask(self, keys: list[int]) -> dict[int, tuple[float, int]]:
         """Ask for costs and next states, the ends and the words in a batch each."""
-        asked = self._lm.asked
-        answers = {key: (math.inf, key >> 32) for key in keys}
+        lm, answers = self._lm, {key: (math.inf, key >> 32) for key in keys}
         ends = [key for key in keys if key & FINAL == FINAL]
-        labels = {key: key & FINAL for key in keys if key & FINAL != FINAL}
-        names = {key: asked.name_of(self._texts[one]) for key, one in labels.items()}
+        texts = {key: key & FINAL for key in keys if key & FINAL != FINAL}
+        names = {key: lm.name_of(self._texts[at]) for key, at in texts.items()}
         words = {key: name for key, name in names.items() if name is not None}
-        costs = asked.finals([self._states[key >> 32] for key in ends])
+        costs = lm.finals([self._states[key >> 32] for key in ends])
         for key, cost in zip(ends, costs, strict=True):
             answers[key] = cost, key >> 32
         states = [self._states[key >> 32] for key in words]
-        found = asked.scores(states, list(words.values()))
+        found = lm.scores(states, list(words.values()))
         for (key, name), (cost, state) in zip(words.items(), found, strict=True):
             if np.float32(cost) < np.inf:
                 before = self.order[key >> 32].tobytes()
@@ -249,7 +350,7 @@ class LmArrays:
 
     def final(self, state: int) -> np.float32:
         """The cost of ending in a state."""
-        return np.float32(self._until_answered(lambda lm: kernels.final(lm, 0, state)))
+        return np.float32(self._until_answered(lambda lm: kernels.final(lm, state)))
 
     def total(self, labels: np.ndarray, *, complete: bool) -> float:
         """The cost of labels in a row, float64; `complete` with that of ending."""
@@ -265,3 +366,51 @@ class LmArrays:
         while self.answer():
             found = query(self.now)
         return found
+
+
+def digest(state: Any) -> bytes | None:
+    """Bytes that equal states have in common, the same in every run; None: identity."""
+    if type(state) is int and 0 <= state < 1 << 63:
+        return state.to_bytes(8, "little")  # in their order
+    parts = _parts(state)
+    if parts is None:
+        return None
+    return hashlib.blake2b(parts, digest_size=8).digest()
+
+
+def _parts(state: Any) -> bytes | None:
+    kind = type(state)
+    if isinstance(state, str):
+        return b"s%d:" % len(state) + state.encode("utf-8", "surrogatepass")
+    if isinstance(state, bytes):
+        return b"b%d:" % len(state) + state
+    if state is None:
+        return b"-"
+    if isinstance(state, numbers.Number):
+        return b"n%d:" % hash(state)  # equal for 1, 1.0 and numpy's
+    if isinstance(state, tuple):
+        return _joined(b"(", state)
+    if isinstance(state, frozenset):
+        return _joined(b"{", state, is_sorted=True)
+    if kind.__hash__ is object.__hash__:
+        return None
+    if dataclasses.is_dataclass(state):
+        values = [getattr(state, field.name) for field in dataclasses.fields(state)]
+        return _joined(kind.__qualname__.encode(), values)
+    try:
+        return b"h%d:" % hash(state)
+    except TypeError:
+        raise LanguageModelError(
+            f"a state of the class {kind.__name__!r}, expected one that can be hashed: "
+            "a string, a number, a tuple of such, a frozen dataclass"
+        ) from None
+
+
+def _joined(
+    first: bytes, states: Collection[Any], *, is_sorted: bool = False
+) -> bytes | None:
+    parts = [part for part in map(_parts, states) if part is not None]
+    if len(parts) < len(states):
+        return None
+    parts = sorted(parts) if is_sorted else parts
+    return first + b"%d:" % len(parts) + b"".join(parts)

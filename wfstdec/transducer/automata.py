@@ -13,32 +13,28 @@ root's, overwritten by the arcs of ever longer histories:
     costs[labels of the link] = b1 + its arcs
     costs[labels of the state] = its arcs
 
-On the CPU the kernels of `wfstdec.lm.kernels` do the same faster, as a custom operator;
-all shapes depend on N and L alone, so that both can be traced and exported.
+On the CPU the kernels of `wfstdec.lm.kernels` do the same faster. Shapes depend on N
+and L alone: torch's own operations can be traced and exported.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
-from torch import Tensor, library, nn
+from torch import Tensor, nn
 
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import OptionError
+from wfstdec.lm import kernels
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton, BackoffModel, frozen
 from wfstdec.lm.ngram import NgramLM
 
 _SPLIT_ARRAYS = {"state_arc_splits": "arc_cost", "model_label_splits": "label_alias"}
 """Arrays of splits, and those that they split."""
-_HANDLES = itertools.count()
-_MODULES: WeakValueDictionary[int, TorchBackoff] = WeakValueDictionary()
-"""Modules by handle: operators of torch are given numbers and tensors alone."""
 
 
 class TorchBackoff(nn.Module):
@@ -59,39 +55,37 @@ class TorchBackoff(nn.Module):
             raise OptionError(f"models over {sorted(sizes)} labels, expected one size")
         (self.num_labels,) = sizes
         parts = [model.automaton for model in models]
-        automaton, self._model_of_state = combined([*parts, NULL_AUTOMATON])
-        self._models = BackoffModel(automaton, "token", self.num_labels)
-        self._register()
+        self._automaton, self._model_of_state = combined([*parts, NULL_AUTOMATON])
         self._tables: BackoffTables | None = None
-        self.register_buffer("start", _long(automaton.model_start))
-        self.register_buffer("final_cost", torch.tensor(automaton.final_cost))
+        self.register_buffer("start", _long(self._automaton.model_start))
+        self.register_buffer("final_cost", torch.tensor(self._automaton.final_cost))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take a copy's or a pickle's state: a handle belongs to one module alone."""
+        """Make the arrays of a pickle read-only again, as kernels are compiled for."""
         super().__setstate__(state)
-        self._register()
-
-    def _register(self) -> None:
-        self._handle = next(_HANDLES)
-        _MODULES[self._handle] = self
+        self._automaton = frozen(self._automaton)
 
     def forward(self, states: Any) -> tuple[Any, Any]:
         """Costs and next states of all labels, [N, L] each; of a tensor or an array."""
-        # Arrays stay arrays: operators of torch take longer than kernels.
-        if isinstance(states, np.ndarray):
-            return self._models.row_batch(states, self._model_of_state[states])
-        if states.device.type == "cpu":
-            return _cpu_rows(self._handle, states, self.num_labels)
-        return self.tables.rows(states)
+        if _is_symbolic(states):
+            return self.tables.rows(states)
+        return self._asked(kernels.rows, states)
 
     def step(self, states: Any, labels: Any) -> tuple[Any, Any]:
         """The cost of one label in each state, and where it leads, [N] each."""
-        if isinstance(states, np.ndarray):
-            given = states, labels, self._model_of_state[states]
-            return self._models.step_batch(*given)
-        if states.device.type == "cpu":
-            return _cpu_steps(self._handle, states, labels)
-        return self.tables.step(states, labels)
+        if _is_symbolic(states):
+            return self.tables.step(states, labels)
+        return self._asked(kernels.steps, states, labels)
+
+    def _asked(self, kernel: Any, *given: Any) -> tuple[Any, Any]:
+        """Costs and next states by a kernel, as arrays or tensors like those given."""
+        states, *labels = (np.asarray(part).astype(np.int32) for part in given)
+        size = (len(states), self.num_labels)[: 2 - len(labels)]
+        found = np.empty(size, np.float32), np.empty(size, np.int32)
+        kernel(self._automaton, self._model_of_state[states], states, *labels, *found)
+        if isinstance(given[0], Tensor):
+            return torch.from_numpy(found[0]), torch.from_numpy(found[1])
+        return found
 
     def final(self, states: Tensor) -> Tensor:
         """The costs of ending, [N]: `</s>`, or the refund of an incomplete phrase."""
@@ -99,11 +93,19 @@ class TorchBackoff(nn.Module):
 
     @property
     def tables(self) -> BackoffTables:
-        """Tables that devices without kernels of ours look up, where this module is."""
-        if self._tables is None:
-            tables = BackoffTables(self._models, self._model_of_state)
-            self._tables = tables.to(self.start.device)
+        """Tables that torch's own operations look up, where this module is."""
+        device = self.start.device
+        if self._tables is None or self._tables.alias.device != device:
+            given = self._automaton, self._model_of_state, self.num_labels
+            self._tables = BackoffTables(*given, device)
         return self._tables
+
+
+def _is_symbolic(states: Any) -> bool:
+    """Tell whether kernels cannot read states: tensors elsewhere, or traced ones."""
+    if isinstance(states, np.ndarray):
+        return False
+    return type(states) is not Tensor or states.device.type != "cpu"
 
 
 class TorchNgramLM(TorchBackoff):
@@ -113,25 +115,19 @@ class TorchNgramLM(TorchBackoff):
         super().__init__([lm])
 
 
-class BackoffTables(nn.Module):
-    """Arrays of a model laid out for torch's own operations."""
+class BackoffTables:
+    """Arrays of a model laid out for torch's own operations, on a device."""
 
-    alias: Tensor
-    begin: Tensor
-    count: Tensor
-    arc_key: Tensor
-    arc_label: Tensor
-    arc_next: Tensor
-    arc_cost: Tensor
-    link: Tensor
-    link_cost: Tensor
-    root_row: Tensor
-    root_cost: Tensor
-    root_next: Tensor
+    def __init__(
+        self,
+        automaton: Automaton,
+        model_of_state: np.ndarray,
+        num_labels: int,
+        device: torch.device,
+    ) -> None:
+        def put(array: np.ndarray, kind: Any = np.int64) -> Tensor:
+            return torch.from_numpy(np.array(array, kind)).to(device)
 
-    def __init__(self, models: BackoffModel, model_of_state: np.ndarray) -> None:
-        super().__init__()
-        automaton = models.automaton
         is_root = automaton.backoff_state < 0
         counts = np.where(is_root, 0, np.diff(automaton.state_arc_splits))
         # How many links lead from any state to its root at most.
@@ -144,38 +140,30 @@ class BackoffTables(nn.Module):
         roots = np.flatnonzero(is_root)
         # Labels on arcs, and the one that each label counts as, the last for `<unk>`.
         count = len(automaton.label_alias)
-        size, alias = models.num_labels, np.arange(models.num_labels)
+        size, alias = num_labels, np.arange(num_labels)
         if count:
             known = automaton.label_alias[:size]
             alias = np.pad(known, (0, size - len(known)), constant_values=count)
             size = count + 1
-        whole = replace(models, num_labels=size)
-        root_cost, root_next = whole.row_batch(roots, model_of_state[roots])
-        root_row = np.zeros(len(is_root), np.int64)
-        root_row[roots] = np.arange(len(roots))
+        root_cost = np.empty((len(roots), size), np.float32)
+        root_next = np.empty(root_cost.shape, np.int32)
+        given = model_of_state[roots], roots.astype(np.int32)
+        kernels.rows(automaton, *given, root_cost, root_next)
         source = np.repeat(np.arange(len(counts)), np.diff(automaton.state_arc_splits))
         keys = source * np.int64(size) + automaton.arc_label
-        self.size = size
-        states = np.arange(len(is_root))
-        link = np.where(is_root, states, automaton.backoff_state)
-        arrays = {
-            "alias": alias,
-            "begin": automaton.state_arc_splits[:-1],
-            "count": counts,
-            "arc_key": np.append(keys, np.iinfo(np.int64).max),
-            "arc_label": np.append(automaton.arc_label, size),
-            "arc_next": np.append(automaton.arc_next, 0).astype(np.int32),
-            "arc_cost": np.append(automaton.arc_cost, np.float32(0)),
-            "link": link,
-            "link_cost": automaton.backoff_cost,
-            "root_row": root_row,
-            "root_cost": root_cost,
-            "root_next": root_next,
-        }
-        for name, array in arrays.items():
-            keep = array.dtype == np.float32 or name in ("arc_next", "root_next")
-            tensor = torch.from_numpy(np.array(array)) if keep else _long(array)
-            self.register_buffer(name, tensor)
+        states, last = np.arange(len(is_root)), np.iinfo(np.int64).max
+        self.size, self.alias = size, put(alias)
+        self.begin, self.count = put(automaton.state_arc_splits[:-1]), put(counts)
+        # The last arc is a spare one.
+        self.arc_key = put(np.append(keys, last))
+        self.arc_label = put(np.append(automaton.arc_label, size))
+        self.arc_next = put(np.append(automaton.arc_next, 0), np.int32)
+        self.arc_cost = put(np.append(automaton.arc_cost, 0), np.float32)
+        self.link = put(np.where(is_root, states, automaton.backoff_state))
+        self.link_cost = put(automaton.backoff_cost, np.float32)
+        self.root_row = put(np.cumsum(is_root) - 1)  # of roots; others have none
+        self.root_next = put(root_next, np.int32)
+        self.root_cost = put(root_cost, np.float32)
 
     def _chain(
         self, states: Tensor
@@ -239,32 +227,6 @@ def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
 
 def _long(array: np.ndarray) -> Tensor:
     return torch.from_numpy(np.array(array, np.int64))
-
-
-@library.custom_op("wfstdec::backoff_rows", mutates_args=(), device_types="cpu")
-def _cpu_rows(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
-    """Call the module of a handle."""
-    costs, nextstates = _MODULES[handle](states.numpy())
-    return torch.from_numpy(costs), torch.from_numpy(nextstates)
-
-
-@_cpu_rows.register_fake
-def _(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
-    costs = states.new_empty(len(states), num_labels, dtype=torch.float32)
-    return costs, torch.empty_like(costs, dtype=torch.int32)
-
-
-@library.custom_op("wfstdec::backoff_steps", mutates_args=(), device_types="cpu")
-def _cpu_steps(handle: int, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Call `step` of the module of a handle."""
-    costs, nextstates = _MODULES[handle].step(states.numpy(), labels.numpy())
-    return torch.from_numpy(costs), torch.from_numpy(nextstates)
-
-
-@_cpu_steps.register_fake
-def _(handle: int, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    costs = states.new_empty(len(states), dtype=torch.float32)
-    return costs, torch.empty_like(costs, dtype=torch.int32)
 
 
 MAX_FLAT_ARCS = 20_000_000

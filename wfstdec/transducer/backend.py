@@ -86,16 +86,13 @@ class TransducerSearch:
 
     def finish(self) -> list[TokenPath]:
         """End the utterance."""
-        beam, searcher = self.beam, self.searcher
-        come = 0
+        beam, searcher, come = self.beam, self.searcher, 0
         if self._rest is not None:
             source, come = source_of([self._rest], searcher.device), self._rest.come
             beam = searcher.run(beam, source.ended(), [None])
         (paths,) = paths_of(beam, searcher.fusion, searcher.options, [come])
-        return [
-            path._replace(rows=np.concatenate([*self._settled, path.rows]))
-            for path in paths
-        ]
+        before = self._settled
+        return [p._replace(rows=np.concatenate([*before, p.rows])) for p in paths]
 
     def look(self) -> PartialPath[TokenRows]:
         """How far the search has come."""
@@ -125,8 +122,7 @@ def _common(beam: Beam) -> int:
     live = beam.live[0].nonzero()[:, 0]
     if not len(live):
         return 0
-    count = int(beam.length[0, live].min())
-    rows = beam.rows[live][:, :count]
+    rows = beam.rows[live][:, : int(beam.length[0, live].min())]
     same = (rows == rows[:1]).all(2).all(0)
     return int(same.long().cumprod(0).sum())
 
@@ -182,10 +178,10 @@ class TransducerBackend(ModelBackend):
         batch_size: int,
         encodes: bool,
         lms: Sequence[tuple[TorchNgramLM, float]],
-        dense: bool | None = None,
     ) -> None:
         super().__init__(model, device, batch_size, encodes)
-        self._checked, self.dense = CheckedModel(model), dense
+        self._checked = CheckedModel(model)
+        self.dense: bool | None = None  # of searches; None by the device
         self._lms = [(lm.to(self.device), weight) for lm, weight in lms]
         self._alone: WeakCache[PhraseBoosts, TorchPhrases] = WeakCache(
             lambda one: self._laid_out([one])
@@ -194,7 +190,7 @@ class TransducerBackend(ModelBackend):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments; prepared boosts are not pickled."""
         given = self.model, self.device, self.batch_size, self.encodes
-        return type(self), (*given, self._lms, self.dense)
+        return type(self), (*given, self._lms)
 
     def searcher(
         self, options: TransducerOptions, boosts: Sequence[CompiledBoosts]
@@ -207,8 +203,8 @@ class TransducerBackend(ModelBackend):
         if any(one is not None for one in lists):
             phrases, which = self._phrases(lists)
             terms.append(Term(phrases, 1.0, phrases.start[which], False))
-        given = self._checked, options, Fusion(terms)
-        return Searcher(*given, self.device, self.dense)
+        fusion = Fusion(terms)
+        return Searcher(self._checked, options, fusion, self.device, self.dense)
 
     def prepare(self, options: TransducerOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts; they are kept while they live."""

@@ -118,17 +118,14 @@ def check_model(model: TransducerModel) -> TokenTable:
         raise OptionError(
             f"the blank is {blank!r}, expected 0 to {len(names)}, with V={len(names)}"
         )
-    durations = tuple(model.durations)
+    durations, wanted = tuple(model.durations), ""
     good = all(isinstance(d, int) and d >= 0 for d in durations)
     if not good or len(set(durations)) != len(durations):
-        raise OptionError(
-            f"the model's durations are {durations!r}, expected different, from 0"
-        )
-    # Without a duration above 0 no search would ever leave a frame.
-    if durations and not any(durations):
-        raise OptionError(
-            f"the model's durations are {durations!r}, expected one above 0"
-        )
+        wanted = "different, from 0"
+    elif durations and not any(durations):
+        wanted = "one above 0"  # or no search would ever leave a frame
+    if wanted:
+        raise OptionError(f"the model's durations are {durations!r}, expected {wanted}")
     table = token_table((*names[:blank], BLANK_NAME, *names[blank:]), blank)
     # Ask for a few rows, and what one token more makes of them.
     state, g = model.start(_ROWS)
@@ -147,17 +144,15 @@ def check_model(model: TransducerModel) -> TokenTable:
 
 def _check_state(state: Any) -> None:
     for part in leaves(state):
-        if isinstance(part, Tensor) and part.ndim and len(part) == _ROWS:
-            continue
-        found = _form(part)
-        if isinstance(part, Tensor) and part.ndim > 1 and part.shape[1] == _ROWS:
-            advice = "put layers behind: state.transpose(0, 1)"
-        else:
+        shape = part.shape if isinstance(part, Tensor) else ()
+        if shape[:1] != (_ROWS,):
             advice = "rows are picked from it, so give tensors, rows first"
-        raise ShapeError(
-            f"the predictor's state has {found}, expected [{_ROWS}, ...] for "
-            f"{_ROWS} rows; {advice}"
-        )
+            if shape[1:2] == (_ROWS,):
+                advice = "put layers behind: state.transpose(0, 1)"
+            raise ShapeError(
+                f"the predictor's state has {_form(part)}, expected [{_ROWS}, ...] for "
+                f"{_ROWS} rows; {advice}"
+            )
 
 
 class CheckedModel:
@@ -165,13 +160,9 @@ class CheckedModel:
 
     def __init__(self, model: TransducerModel) -> None:
         self._model = model
-        self.tokens, self.blank = model.tokens, model.blank
+        self.start, self.tokens, self.blank = model.start, model.tokens, model.blank
         self.durations = tuple(model.durations)
         self._is_known = False
-
-    def start(self, num: int) -> tuple[Any, Tensor]:
-        """Implement `TransducerModel.start`."""
-        return self._model.start(num)
 
     def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Implement `TransducerModel.predict`."""
@@ -189,11 +180,14 @@ class CheckedModel:
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise ShapeError(_cannot_join(frames, g, error)) from error
         parts = joined if isinstance(joined, tuple | list) else (joined,)
-        expected = 2 if self.durations else 1
-        if len(parts) != expected:
+        expected = [len(self.tokens) + 1, len(self.durations)][
+            : 1 + bool(self.durations)
+        ]
+        if len(parts) != len(expected):
             raise ShapeError(
-                f"the joiner gives {len(parts)} outputs apart, expected {expected}: "
-                "log-probs of tokens" + (", and of durations" if expected > 1 else "")
+                f"the joiner gives {len(parts)} outputs apart, expected "
+                f"{len(expected)}: log-probs of tokens"
+                + (", and of durations" if self.durations else "")
             )
         for part in parts:
             _check_rows("the joiner", part, len(frames))
@@ -202,11 +196,17 @@ class CheckedModel:
                     f"the joiner gives {_form(part)}, expected "
                     f"[{len(frames)}, outputs] for {len(frames)} rows; flatten(1)"
                 )
+        sizes = [part.shape[1] for part in parts]
+        if sizes != expected:
+            found, wanted = (" and ".join(map(str, n)) for n in (sizes, expected))
+            raise ShapeError(
+                f"the joiner gives {found} outputs, expected {wanted}: "
+                f"V={len(self.tokens)} tokens and the blank"
+                + (", and durations" if self.durations else "")
+            )
         # Once: a joiner that gives log-probs gives them always.
         if not self._is_known:
-            sizes = [len(self.tokens) + 1, len(self.durations)][:expected]
-            if [part.shape[1] for part in parts] == sizes:  # or another error comes
-                self._is_known = all([_are_logprobs(part) for part in parts])
+            self._is_known = all([_are_logprobs(part) for part in parts])
         return joined
 
 
@@ -215,7 +215,7 @@ def _check_rows(who: str, part: Any, num: int) -> None:
         raise ShapeError(
             f"{who} gives {_form(part)}, expected a tensor: torch.from_numpy"
         )
-    if part.ndim == 0 or len(part) != num:
+    if part.shape[:1] != (num,):
         count = len(part) if part.ndim else 0
         raise ShapeError(f"{who} gives {count} rows, expected {num}, in {_form(part)}")
 

@@ -24,7 +24,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.errors import ShapeError
 from wfstdec.transducer.automata import TorchBackoff
 from wfstdec.transducer.model import Joined, TransducerModel
 from wfstdec.transducer.options import TransducerOptions
@@ -123,7 +122,7 @@ class Pricer:
         fusion: Fusion,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.options, self.fusion = options, fusion
+        self.model, self.options, self.fusion = model, options, fusion
         self.blank, self.num_labels = model.blank, len(model.tokens) + 1
         durations = tuple(model.durations)
         # A blank always leaves its frame.
@@ -132,8 +131,9 @@ class Pricer:
         self.takes_time: Any = moving
         if moving and moving[-1] - moving[0] + 1 == len(moving):  # a view is quicker
             self.takes_time = slice(moving[0], moving[-1] + 1)
-        self._num_durations = len(durations)
+        self.num_durations, self.longest = len(durations), max(durations, default=1)
         self.zero = durations.index(0) if 0 in durations else None
+        self.has_zero_step = not durations or 0 in durations
         self.token_steps = torch.tensor(durations or (0,), device=device)
         self.blank_steps = torch.tensor(blank_durations, device=device)
         greedy = options.strategy == "greedy"
@@ -145,7 +145,7 @@ class Pricer:
 
     def price(self, joined: Joined, states: States) -> Priced:
         """Price what the joiner gave, with what is added to it."""
-        logprobs, durations = self.checked(joined)
+        logprobs, durations = in_floats(joined)
         blank = logprobs[:, self.blank]
         tokens = logprobs.masked_fill(self.is_blank, -_INF)
         own = tokens
@@ -172,33 +172,18 @@ class Pricer:
             is_good=is_good,
         )
 
-    def checked(self, joined: Joined) -> tuple[Tensor, Tensor | None]:
-        """Log-probs in float32 at least; their sizes are right."""
-        parts = joined if isinstance(joined, tuple | list) else (joined,)
-        sizes = [part.shape[-1] for part in parts]
-        expected = [self.num_labels] + [self._num_durations] * bool(self._num_durations)
-        if sizes != expected:
-            found, wanted = (" and ".join(map(str, n)) for n in (sizes, expected))
-            raise ShapeError(
-                f"the joiner gives {found} outputs, expected {wanted}: "
-                f"V={self.num_labels - 1} tokens and the blank"
-                + (", and durations" if self._num_durations else "")
-            )
-        logprobs, *more = (p if p.dtype == torch.float64 else p.float() for p in parts)
-        return logprobs, more[0] if more else None
-
     def choices(self, priced: Priced, states: States, forced: Tensor) -> Choices:
         """ALSD++: the best K tokens of each, and the blank always."""
         tokens, _ = self._best_tokens(priced, states, self.options.beam_size)
-        gain = torch.where(forced[:, None], -_INF, tokens.gain)
-        return self._with_blank(priced, tokens._replace(gain=gain))
+        tokens = tokens._replace(gain=tokens.gain.masked_fill(forced[:, None], -_INF))
+        return self._with_blank(priced, tokens)
 
     def expansions(self, priced: Priced, states: States, forced: Tensor) -> Choices:
         """AES++: the best K + beta labels, none too far below the best."""
         options = self.options
         num = options.beam_size + options.expansion_beta
         tokens, before = self._best_tokens(priced, states, num)
-        before = torch.where(forced[:, None], -_INF, before)
+        before = before.masked_fill(forced[:, None], -_INF)
         choices = self._with_blank(priced, tokens)
         blank = priced.blank if self.late else priced.blank_model
         before = torch.cat([blank.double(), before], 1)
@@ -255,9 +240,9 @@ class Pricer:
             # Stable: of equal pairs the better token, then the shorter place in the
             # list of durations.
             order = torch.sort(both, dim=1, descending=True, stable=True)[1][:, :num]
-            which = order // self._num_durations
+            which = order // self.num_durations
             before, label = both.gather(1, order), label.gather(1, which)
-            step = self.token_steps[order % self._num_durations]
+            step = self.token_steps[order % self.num_durations]
             duration = lasts.flatten(1).gather(1, order)
         if self.late:
             return Choices(before, label, step), before
@@ -280,6 +265,13 @@ class Pricer:
             label=torch.cat([torch.full_like(step, -1), tokens.label], 1),
             step=torch.cat([step, tokens.step], 1),
         )
+
+
+def in_floats(joined: Joined) -> tuple[Tensor, Tensor | None]:
+    """Log-probs of tokens, and of durations, in float32 at least."""
+    parts = joined if isinstance(joined, tuple | list) else (joined,)
+    logprobs, *more = (p if p.dtype == torch.float64 else p.float() for p in parts)
+    return logprobs, more[0] if more else None
 
 
 def top_labels(scores: Tensor, num: int) -> tuple[Tensor, Tensor]:

@@ -15,8 +15,8 @@ AES++, frame by frame:
         merge, all closed ones among them; keep the best K
     the blank for those that are still open; merge
 
-A step reads no number on the host: only `run` asks now and then whether all
-are through. On a CPU, where it costs nothing to ask, `cpu/` does the same in kernels,
+A step reads no number on the host: only `run` asks now and then whether all are
+through. On a CPU, where it costs nothing to ask, kernels do the same (`cpu_search.py`),
 and the model sees only rows that need it (`dense=False`); the result is the same.
 
 In chunks a step waits until no candidate can pass the last frame that has come, so that
@@ -44,9 +44,8 @@ from wfstdec.transducer.beam import (
     sum_runs,
     with_room,
 )
-from wfstdec.transducer.cpu.arrays import Joiner
-from wfstdec.transducer.cpu.greedy import GreedySearch
-from wfstdec.transducer.cpu.search import CpuSearch
+from wfstdec.transducer.cpu_greedy import GreedySearch
+from wfstdec.transducer.cpu_search import CpuSearch
 from wfstdec.transducer.model import TransducerModel, choose_rows, take_rows, tree_map
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.pricing import Choices, Fusion, Priced, Pricer, States
@@ -73,8 +72,9 @@ class Searcher:
         self.model, self.options, self.fusion = model, options, fusion
         self.device = torch.device(device)
         self.dense = self.device.type != "cpu" if dense is None else dense
+        # Laid out now, since a step may be traced.
+        self._tables = [term.model.tables for term in fusion.terms if self.dense]
         self.pricer = Pricer(model, options, fusion, device)
-        self._longest = max(model.durations, default=1)
         self._first_of_two = torch.tensor([True, False], device=self.device)
         # Of each utterance, whether the joiner gave NaN or +inf.
         self.bad = torch.zeros(0, dtype=torch.bool, device=self.device)
@@ -106,7 +106,7 @@ class Searcher:
     def _run(self, beam: Beam, source: Source) -> Beam:
         if not self.dense:
             kind = GreedySearch if self.options.strategy == "greedy" else CpuSearch
-            search = kind(Joiner(self.model, self.fusion, self.pricer), self.options)
+            search = kind(self.pricer)
             after = search.run(beam, source)
             self.bad, self.num_steps = torch.from_numpy(search.bad), search.num_steps
             return after
@@ -128,7 +128,7 @@ class Searcher:
         latest = torch.where(beam.live, beam.frame, 0).amax(1)
         # While frames may still come, none is left before the longest duration from it
         # is there: a step might lead behind what has come.
-        may = source.is_ended | (latest + self._longest <= source.come)
+        may = source.is_ended | (latest + self.pricer.longest <= source.come)
         return alive & may[:, None]
 
     def step(self, beam: Beam, source: Source) -> Beam:
@@ -223,7 +223,7 @@ class Searcher:
         rounds = self.options.expansion_rounds
         # While more may come, frames wait from which the longest duration leads behind
         # what has come.
-        ready = torch.where(source.is_ended, 0, self._longest - 1)
+        ready = torch.where(source.is_ended, 0, self.pricer.longest - 1)
         last = int((source.come - ready).max())
         live_frames = torch.where(beam.live, beam.frame, _FAR)
         longest, done = int(beam.length.max()), 0
@@ -236,7 +236,7 @@ class Searcher:
 
     def step_frame(self, beam: Beam, source: Source, frame: int) -> Beam:
         """AES++: one frame, the same for all utterances that have it."""
-        ready = torch.where(source.is_ended, frame + 1, frame + self._longest)
+        ready = torch.where(source.is_ended, frame + 1, frame + self.pricer.longest)
         may = (ready <= source.come)[:, None]
 
         def is_open(beam: Beam) -> Tensor:
@@ -244,8 +244,8 @@ class Searcher:
 
         # Prefixes are joined in the first round alone: later ones start from what it
         # made.
-        takes_none = not self.model.durations or 0 in self.model.durations
-        first = "search" if self.options.prefix_search and takes_none else "expand"
+        searches = self.options.prefix_search and self.pricer.has_zero_step
+        first = "search" if searches else "expand"
         for number in range(self.options.expansion_rounds):
             kind = "expand" if number else first
             beam = self._expand(beam, source, is_open(beam), kind)

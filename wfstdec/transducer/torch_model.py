@@ -165,13 +165,6 @@ class TorchTransducer:
         return self._joiner(frames, g)
 
 
-def load_net(path: PathLike) -> TransducerNet:
-    """Read what `TransducerNet.save` wrote; weights in float32."""
-    return read_net(
-        path, _FORMAT, lambda config, _: TransducerNet(config), "TransducerNet.save"
-    )
-
-
 def load_transducer(
     path: PathLike,
     head: str | None = None,
@@ -188,7 +181,8 @@ def load_transducer(
         dtype: float32 or bfloat16.
 
     Raises:
-        InputError: As of `load_net` and `TorchTransducer`.
+        InputError: The file cannot be read, or has no such head.
     """
-    net = load_net(path).to(device, dtype)
+    make, saved_by = lambda config, _: TransducerNet(config), "TransducerNet.save"
+    net = read_net(path, _FORMAT, make, saved_by).to(device, dtype)
     return TorchTransducer(net, head, tokenizer_beside(path))

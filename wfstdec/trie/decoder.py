@@ -35,8 +35,7 @@ from wfstdec.lm.loading import (
     read_any_lm,
 )
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.on_demand import OnDemandLM
-from wfstdec.lm.user import UserLM
+from wfstdec.lm.on_demand import OnDemandLM, UserLM
 from wfstdec.search.backend_choice import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.options import OpenVocabulary

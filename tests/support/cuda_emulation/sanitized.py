@@ -31,7 +31,7 @@ from wfst_searches import bits
 
 from cuda_emulation.device import EmulatedDevice, as_given, in_16_bits
 from wfstdec import CompiledBoosts
-from wfstdec.boost.words import compile_word_boosts
+from wfstdec.boost.compiled import compile_word_boosts
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES

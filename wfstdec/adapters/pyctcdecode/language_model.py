@@ -31,7 +31,7 @@ from wfstdec.errors import BoostError, FormatError, OptionError
 from wfstdec.jit import read_only
 from wfstdec.lm.loading import KenlmModel
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.user import UNK, UserLM
+from wfstdec.lm.on_demand import UNK, UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.files import atomic_write, read_lines, reading
 from wfstdec.text.kenlm import read_kenlm_header

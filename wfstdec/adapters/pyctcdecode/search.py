@@ -251,7 +251,7 @@ def _score_word(search, state, label, is_known):
 def _score_end(search, state):
     if not search.boundary:
         return 0.0
-    return -search.alpha * float(final(search.automaton, 0, state))
+    return -search.alpha * float(final(search.automaton, state))
 
 
 @kernel

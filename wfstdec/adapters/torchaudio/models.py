@@ -39,7 +39,7 @@ from wfstdec.errors import (
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton, BackoffModel
 from wfstdec.lm.loading import read_any_lm
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.user import UserLM
+from wfstdec.lm.on_demand import UserLM
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.files import read_lines
 from wfstdec.text.tokens import EPSILON_WORD

@@ -42,14 +42,14 @@ __device__ inline float pay(u32& owed, float credit, float size) {
     return paid - quarter;
 }
 
-// The hash map of boost/words.py, H slots.
+// The hash map of boost/compiled.py, H slots.
 struct WordBonuses {
     const u32* keys;       // [H], 0 in an empty slot; null: no words
     const float* bonuses;  // [H]
     u32 mask;              // H - 1
 };
 
-// The integer hash of boost/words.py.
+// The integer hash of boost/compiled.py.
 __device__ __forceinline__ u32 mix(u32 key) {
     key ^= key >> 16;
     key *= 0x7feb352du;

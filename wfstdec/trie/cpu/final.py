@@ -191,7 +191,7 @@ def fill_endings(search, utterance, endings, accepted):
                     credit = float32(credit + bonus)
                     boost_cost, boost = pay_step(search, entry.boost, credit, after)
                     insertion = params.word_insertion
-                graph_cost = float32(end.cost + final(space.automaton, 0, end.state))
+                graph_cost = float32(end.cost + final(space.automaton, end.state))
                 graph_cost = float32(graph_cost - entry.lookahead_cost)
                 rest = boosts_at_end(search, boost)
                 # Adding 0 makes 0.0 of -0.0, as on other arcs of a lattice.

@@ -21,13 +21,7 @@ from numpy import float32, int32, int64, uint32, uint64
 from wfstdec.boost.kernels import cost_at_end, credit, pay, state_of, word_bonus
 from wfstdec.jit import by_class, inlined, part
 from wfstdec.lattice.arrays import OPEN
-from wfstdec.lm.kernels import (
-    Automaton,
-    OnDemandTable,
-    row_of_state,
-    step,
-    unknown_label,
-)
+from wfstdec.lm.kernels import UNKNOWN, Automaton, OnDemandTable, row_of_state, step
 from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.options import MAX_OPEN_TOKENS
 from wfstdec.search.paths.tokens import OPEN_PRON
@@ -235,8 +229,8 @@ def _oov_word_end(search, scratch, entry, number):
     if word >= 0:
         cost, state = _step_word(automaton, scratch, entry.state, word)
         return WordEnd(pron, word, cost, state, word, bonus)
-    label, unknown = int64(label_of(text)), unknown_label(automaton)
-    unk_cost, state = _step_word(automaton, scratch, entry.state, unknown)
+    label = int64(label_of(text))
+    unk_cost, state = _step_word(automaton, scratch, entry.state, int64(UNKNOWN))
     cost = spelling_cost(space.open, unk_cost, length)
     if text == _EMPTY or find_text(oov.texts, text) >= 0:
         cost = _INF

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from wfstdec.jit.records import longer, record
 from wfstdec.transducer.beam import LEAST_ROWS, Beam, Source
-from wfstdec.transducer.model import TransducerModel, leaves, tree_map
-from wfstdec.transducer.pricing import NO_ROWS, Fusion, Pricer
+from wfstdec.transducer.model import leaves, tree_map
+from wfstdec.transducer.pricing import NO_ROWS, Pricer, in_floats
 
 NONE = -1
 """No node, no slot, no token: the blank."""
@@ -163,8 +163,8 @@ class Rows:
         # Without `predict` the models of fusion alone are asked.
         if not num:
             return
-        states = self.states_at(sources[:num])
-        _, after = self._joiner.fusion.step(states, labels[:num])
+        fusion = self._joiner.fusion
+        _, after = fusion.step(self.states_at(sources[:num]), labels[:num])
         for old, new in zip(self._fusion, after, strict=True):
             old[to] = new
         if predict:
@@ -173,9 +173,8 @@ class Rows:
             sources[num:padded], labels[num:padded] = sources[0], labels[0]
             state = self._state_at(sources[:padded])
             found = self._joiner.predict(labels[:padded], state)
-            for kept, numbers, new in zip(
-                self._parts, self._numbers, leaves(found), strict=True
-            ):
+            parts = zip(self._parts, self._numbers, leaves(found), strict=True)
+            for kept, numbers, new in parts:
                 numbers[to] = _numbers(new.to(kept.dtype))[:num]
 
     def _state_at(self, at: np.ndarray) -> Any:
@@ -195,18 +194,13 @@ def _numbers(part: Tensor) -> np.ndarray:
 class Joiner:
     """The model, language models and boosts of a batch."""
 
-    def __init__(self, model: TransducerModel, fusion: Fusion, pricer: Pricer) -> None:
-        self._model, self.fusion, self._pricer = model, fusion, pricer
-        self.steps = Steps(
-            np.array([pricer.blank]),
-            pricer.token_steps.numpy(),
-            pricer.blank_steps.numpy(),
-        )
+    def __init__(self, pricer: Pricer) -> None:
+        self._model, self.fusion, self._pricer = pricer.model, pricer.fusion, pricer
+        steps = pricer.token_steps.numpy(), pricer.blank_steps.numpy()
+        self.steps = Steps(np.array([pricer.blank]), *steps)
         self.late, self.num_labels = pricer.late, pricer.num_labels
-        self.num_durations = len(model.durations)
-        self.longest = max(model.durations, default=1)
+        self.num_durations, self.longest = pricer.num_durations, pricer.longest
         self.zero = NONE if pricer.zero is None else pricer.zero
-        self.has_zero_step = not model.durations or pricer.zero is not None
 
     def predict(self, labels: np.ndarray, state: Any) -> tuple[Tensor, Any]:
         """The predictor one token further; labels int64 [N] of V + 1."""
@@ -218,7 +212,7 @@ class Joiner:
     ) -> JoinerLogprobs:
         """Join rows."""
         pricer, blank_lasts = self._pricer, None
-        logprobs, lasts = pricer.checked(self._model.join(frames, g))
+        logprobs, lasts = in_floats(self._model.join(frames, g))
         if lasts is not None:
             lasts = lasts.to(logprobs.dtype)
             blank_lasts = torch.log_softmax(lasts[:, pricer.takes_time], 1)

@@ -23,8 +23,8 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.jit.records import record
 from wfstdec.search.threads import check
 from wfstdec.transducer.beam import LEAST_ROWS, Beam, Source
-from wfstdec.transducer.cpu.arrays import NONE, Joiner, Rows, as_array
-from wfstdec.transducer.options import TransducerOptions
+from wfstdec.transducer.cpu_arrays import NONE, Joiner, Rows, as_array
+from wfstdec.transducer.pricing import Pricer
 
 AT_ONCE = 6
 """Frames joined at once of the utterance that has most left; see `plan`."""
@@ -63,8 +63,8 @@ class JoinerStep(NamedTuple):
 class GreedySearch:
     """A greedy search, K = 1."""
 
-    def __init__(self, joiner: Joiner, options: TransducerOptions) -> None:
-        self._joiner, self._options = joiner, options
+    def __init__(self, pricer: Pricer) -> None:
+        self._joiner, self._options = Joiner(pricer), pricer.options
         self.num_steps = 0
 
     def run(self, beam: Beam, source: Source) -> Beam:
@@ -95,19 +95,15 @@ class GreedySearch:
                 more = np.zeros((num, _ROOM, 3), np.int32)
                 state = state._replace(rows=np.concatenate([state.rows, more], 1))
             most_tokens += 1
-            prices = joiner.prices(
-                frames.index_select(0, torch.from_numpy(at[:size])),
-                outputs.g_at(given[:size]),
-                None,
-            )
+            joined = frames.index_select(0, torch.from_numpy(at[:size]))
+            prices = joiner.prices(joined, outputs.g_at(given[:size]), None)
             advance_frames(prices, joiner.steps, most, is_fused, state, step)
             num_emitting = int(step.counts[1])
             if is_fused and num_emitting:
                 # The tokens that are best with language models and boosts.
                 states = outputs.states_at(step.emitting[:num_emitting])
-                emit_fused(
-                    prices, joiner.steps, joiner.fusion.rows(states), state, step
-                )
+                gains = joiner.fusion.rows(states)
+                emit_fused(prices, joiner.steps, gains, state, step)
                 num_emitting = int(step.counts[1])
             to = step.emitting[:num_emitting].copy()
             outputs.advance(step.emitting, step.label, to, num_emitting)
@@ -115,9 +111,10 @@ class GreedySearch:
         arrays["last"] = np.full(num, NONE)
         some = np.flatnonzero(walks["length"])
         arrays["last"][some] = state.rows[some, walks["length"][some] - 1, 0]
-        parts: Any = {name: torch.from_numpy(a)[:, None] for name, a in arrays.items()}
-        rows = torch.from_numpy(state.rows)
-        return beam._replace(**parts, rows=rows, **outputs.fields(everything))
+        fields: dict[str, Any] = outputs.fields(everything)
+        for name, array in arrays.items():
+            fields[name] = torch.from_numpy(array)[:, None]
+        return beam._replace(rows=torch.from_numpy(state.rows), **fields)
 
 
 @inlined

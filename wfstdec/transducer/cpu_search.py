@@ -1,20 +1,195 @@
-"""Kernels of ALSD++ and AES++: texts and traces, what is open, merging and pruning.
+"""ALSD++ and AES++ on a CPU: the model in torch, kernels between its calls.
 
-node = add_text(store, parent, token)         # the same for the same text
-trace = add_trace(store, parent, token, frame, after)
+Of a text the predictor is asked once, and not before a hypothesis with this text is
+joined: what it gave is kept by text, in slots. Tokens are in trees, so that a step
+copies numbers only. Where trees are full, and between runs, all of it is a `Beam`
+again: what no hypothesis comes from is forgotten.
+
+    node = add_text(store, parent, token)         # the same for the same text
+    trace = add_trace(store, parent, token, frame, after)
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import torch
 
 from wfstdec.jit import inlined, kernel
 from wfstdec.search.log_add import add_scores
-from wfstdec.transducer.cpu.greedy import total
+from wfstdec.search.threads import check
+from wfstdec.transducer import cpu_greedy as greedy
+from wfstdec.transducer.beam import LEAST_ROWS, Beam, Source
+from wfstdec.transducer.cpu_arrays import (
+    NONE,
+    Choices,
+    Joiner,
+    JoinerLogprobs,
+    Rows,
+    as_array,
+    store_of,
+)
+from wfstdec.transducer.cpu_greedy import total
+from wfstdec.transducer.pricing import Pricer
 
-NONE = -1
+_ROOM, _ROOM_EACH, _MOST = 256, 4, 16
+"""Texts that there is room for at first beyond those of a beam; and of each hypothesis;
+how many times as many there may be later, where texts are long."""
 _INF = np.inf
 _NUM_LABELS = 1 << 24
+
+
+class CpuSearch:
+    """A beam search."""
+
+    def __init__(self, pricer: Pricer) -> None:
+        self._joiner, options = Joiner(pricer), pricer.options
+        self._options = options
+        self._is_sum, self._is_aes = options.merge == "sum", options.strategy == "aes"
+        self.num_steps = 0
+        self._kinds = [greedy.STEP]
+        if self._is_aes:
+            # Hypotheses still in the frame after all rounds leave it with a blank.
+            self._kinds = [greedy.EXPAND] * options.expansion_rounds + [greedy.CLOSE]
+        self._prefixes_first = options.prefix_search and pricer.has_zero_step
+
+    def run(self, beam: Beam, source: Source) -> Beam:
+        """Advance as long as there are frames."""
+        self._source, self._frames = source, source.frames.flatten(0, 1)
+        self.bad = np.zeros(len(beam.score), np.bool_)
+        self._most = beam.score.numel() * len(self._kinds)  # texts that a step may add
+        least = max(_ROOM, _ROOM_EACH * beam.score.numel())
+        room = least
+        self._lay_out(beam, room)
+        while self._step():
+            self.num_steps += 1
+            check()
+            if self._store.used.max() + self._most > len(self._store.texts):
+                room = min(2 * room, _MOST * least)
+                self._lay_out(self._beam(is_over=False), room)
+        return self._beam(is_over=True)
+
+    def _lay_out(self, beam: Beam, room: int) -> None:
+        """Begin with a beam, with room for some texts more."""
+        self._before, room = beam, max(room, self._most)
+        wide, _ = max(map(self._sizes, self._kinds))
+        store = self._store = store_of(beam, self._source, room, wide)
+        read_rows(store, as_array(beam.rows), as_array(beam.length).ravel())
+        # Slots of texts: the predictor's output and states of fusion. Those of live
+        # hypotheses are right.
+        order = np.argsort(~(store.hyps["score"] > -np.inf), kind="stable")
+        nodes, which = np.unique(store.hyps["text"][order], return_index=True)
+        at, self._used = order[which], len(nodes)
+        store.texts["slot"][nodes] = np.arange(len(nodes))
+        self._given = Rows(self._joiner, beam, at, len(nodes) + room)
+
+    def _step(self) -> bool:
+        """A symbol for each open hypothesis, of AES++ a whole frame; False if none."""
+        next_frames(self._store, self._joiner.longest, self._is_aes)
+        for number, kind in enumerate(self._kinds):
+            num = open_rows(self._store)
+            if not num:
+                return number > 0  # with a duration above 0 all have left the frame
+            prices = self._price(num)
+            is_first = number == 0 and self._is_aes and self._prefixes_first
+            if is_first:
+                self._search_prefixes(num, prices)
+            found = self._choose(num, prices, kind)
+            advance(self._store, num, found, is_first, self._is_sum)
+        return True
+
+    def _price(self, num: int) -> JoinerLogprobs:
+        """Join frames and predictor outputs of the open rows."""
+        self._fill(self._store.rows[:num])
+        frames, places = np.empty((2, max(num, LEAST_ROWS)), np.int64)
+        num_frames = self._source.frames.shape[1]
+        find(self._store, num, num_frames, frames, places)
+        self._places = places
+        return self._joiner.prices(
+            self._frames.index_select(0, torch.from_numpy(frames)),
+            self._given.g_at(places),
+            self._given.states_at(places[:num]),
+        )
+
+    def _sizes(self, kind: int) -> tuple[int, int]:
+        """W, choices of a hypothesis, and how many of the best tokens they are of."""
+        options, joiner = self._options, self._joiner
+        most = options.beam_size + options.expansion_beta * (kind == greedy.EXPAND)
+        pairs = min(most, joiner.num_labels - 1) * max(joiner.num_durations, 1)
+        wide = len(joiner.steps.of_blank) + min(most, pairs)
+        return 1 if kind == greedy.CLOSE else wide, most
+
+    def _choose(self, num: int, prices: JoinerLogprobs, kind: int) -> Choices:
+        """Symbols of the open rows."""
+        options, joiner, hyps = self._options, self._joiner, self._store.hyps
+        wide, most = self._sizes(kind)
+        label, step = np.empty((2, num, wide), np.int64)
+        value, order = np.empty(max(wide, most)), np.empty((max(wide, most), 2), int)
+        found = Choices(np.empty((num, wide)), label, step, value, order)
+        bad, rows = np.empty(num, np.bool_), self._store.rows[:num]
+        gamma, forced = options.expansion_gamma, options.max_symbols
+        greedy.choose(
+            *(prices, joiner.steps, (kind, joiner.late, most)),
+            *(np.array([gamma, most, forced], np.float64), hyps["run"][rows]),
+            *(found, bad),
+        )
+        if bad.any():
+            self.bad[rows[bad] // self._store.width] = True
+        # Early fusion: tokens were chosen by the model alone, and only these are asked
+        # for.
+        if not joiner.late and kind != greedy.CLOSE:
+            ways = len(joiner.steps.of_blank)
+            labels = found.label[:, ways:]
+            places = np.repeat(self._places[:num], labels.shape[1])
+            states = self._given.states_at(places)
+            gains, _ = joiner.fusion.step(states, labels.ravel())
+            found.gain[:, ways:] += gains.reshape(labels.shape)
+        return found
+
+    def _search_prefixes(self, num: int, prices: JoinerLogprobs) -> None:
+        """Move scores from open texts to open ones that are one token longer."""
+        store, parents = self._store, np.empty(num, np.int64)
+        find_prefixes(store, parents)
+        if (parents < 0).all():
+            return
+        extra = np.empty(0, np.float32)
+        if not self._joiner.late:
+            texts = store.hyps["text"][store.rows[:num]]
+            labels = np.maximum(store.texts["token"][texts], 0)
+            states = self._given.states_at(self._places[np.maximum(parents, 0)])
+            extra, _ = self._joiner.fusion.step(states, labels)
+        given = prices, parents, extra, self._joiner.zero, self._is_sum
+        add_prefixes(store, *given)
+
+    def _fill(self, rows: np.ndarray, *, predict: bool = True) -> None:
+        """Ask the predictor for the texts of some rows, where it has not been yet."""
+        labels, parents = np.empty((2, max(len(rows), LEAST_ROWS)), np.int64)
+        first = self._used
+        count = place(self._store, rows, first, parents, labels)
+        self._used += count
+        to = slice(first, self._used)
+        self._given.advance(parents, labels, to, count, predict=predict)
+
+    def _beam(self, *, is_over: bool) -> Beam:
+        """The beam of this search state."""
+        store, shape = self._store, self._before.score.shape
+        hyps, texts = store.hyps, store.texts
+        alive = hyps["score"] > -np.inf
+        # Where all is over only what may end is asked for, and no predictor.
+        is_ended = np.repeat(store.span["is_ended"] & is_over, store.width)
+        self._fill(np.flatnonzero(alive & ~is_ended))
+        self._fill(np.flatnonzero(alive), predict=False)
+        lengths = texts["depth"][hyps["text"]]
+        tokens = np.zeros((len(hyps), int(lengths.max(initial=0)), 3), np.int32)
+        write_rows(store, tokens)
+        arrays = {name: hyps[name].copy() for name in ("score", "frame", "run")}
+        arrays |= {"length": lengths, "last": texts["token"][hyps["text"]]}
+        places = np.where(alive, texts["slot"][hyps["text"]], 0)
+        fields: dict[str, Any] = self._given.fields(places)
+        for name, array in arrays.items():
+            fields[name] = torch.from_numpy(array).view(shape)
+        return self._before._replace(rows=torch.from_numpy(tokens), **fields)
 
 
 @inlined

@@ -1,1 +1,0 @@
-"""The searches on a CPU: the model in torch, all between in numba."""
