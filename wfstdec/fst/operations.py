@@ -32,7 +32,7 @@ import numpy as np
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.checks import check_fst
 from wfstdec.jit import jit
-from wfstdec.jit.arrays import enter, longer, twice
+from wfstdec.jit.arrays import enter, longer, slot_of_pair, twice
 from wfstdec.text.tokens import EPSILON
 
 _FIRST_SIZE = 1 << 12
@@ -139,17 +139,17 @@ def _join(left, right):
     # int32 [A, 2], the pair of each arc, -1 for none on the right; int32 [A], its next
     # state.
     slots = np.full(4 * _FIRST_SIZE, -1, np.int32)
-    table = np.empty((_FIRST_SIZE, 2), np.int32), slots
+    pairs = np.empty((_FIRST_SIZE, 2), np.int32)
     splits = np.zeros(_FIRST_SIZE, np.int64)
     arcs = np.empty((_FIRST_SIZE, 2), np.int32)
     nextstate = np.empty(_FIRST_SIZE, np.int32)
-    table, num_states, _ = enter(table, 0, left.start, right.start)
+    (pairs, slots), num_states, _ = enter((pairs, slots), 0, left.start, right.start)
     num_arcs, state = 0, 0
     while state < num_states:
         if state + 1 == len(splits):
             splits = longer(splits, 0)
         splits[state] = num_arcs
-        a, b = int(table[0][state, 0]), int(table[0][state, 1])
+        a, b = int(pairs[state, 0]), int(pairs[state, 1])
         end = _arcs_from(left, right, a, b, arcs, num_arcs)
         # Counted past the end, then made longer: the loop over arcs checks no room.
         while end > len(arcs):
@@ -159,13 +159,17 @@ def _join(left, right):
             next_a, next_b = int(left.nextstate[arcs[arc, 0]]), b
             if arcs[arc, 1] != _NO_ARC:
                 next_b = int(right.nextstate[arcs[arc, 1]])
-            table, num_states, number = enter(table, num_states, next_a, next_b)
+            number = np.int64(slots[slot_of_pair(slots, pairs, next_a, next_b)])
+            if number < 0:  # called for new pairs alone: tuples of arrays cost time
+                table = pairs, slots
+                table, num_states, number = enter(table, num_states, next_a, next_b)
+                pairs, slots = table
             nextstate[arc] = number
         num_arcs = end
         state += 1
     splits[num_states] = num_arcs
     splits = splits[: num_states + 1]
-    return table[0][:num_states], splits, arcs[:num_arcs], nextstate[:num_arcs]
+    return pairs[:num_states], splits, arcs[:num_arcs], nextstate[:num_arcs]
 
 
 def _trimmed(fst: FstArrays) -> FstArrays:

@@ -65,12 +65,14 @@ def check_fst(
     _check_costs("state", "final cost", fst.final_cost, "where it is not final")
 
 
-def _check_costs(place: str, name: str, costs: np.ndarray, infinite: str) -> None:
-    bad = np.flatnonzero(~(costs >= LEAST_COST))
+def _check_costs(place: str, name: str, costs: np.ndarray, inf: str | None) -> None:
+    """Check costs, which may be infinite where `inf` says what that means."""
+    good = costs >= LEAST_COST
+    bad = np.flatnonzero(~(good if inf else good & (costs < np.inf)))
     if len(bad):
         raise GraphError(
             f"{place} {bad[0]}: {name} {costs[bad[0]]}, expected {LEAST_COST:g} or "
-            f"more, or inf {infinite}"
+            f"more, {f'or inf {inf}' if inf else 'and finite'}"
         )
 
 
@@ -204,73 +206,41 @@ def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
             )
 
 
-_PROBLEMS = (
-    ("nextstate", "nextstate {} is out of range"),
-    ("ilabel", "label {} is beyond the token table"),
-    ("olabel", "olabel {} is beyond the word table"),
-    ("cost", f"its cost {{}} is not finite, or under {LEAST_COST:g}"),
-    ("cost", "its flags do not say what is there"),
-    ("cost", "it is out of order: rows are sorted by label, epsilons first"),
-)
-"""The field to show, and the message, by what `_scan_rows` returns, from 1 on."""
-
-
 def check_rows(
     arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, vocabulary: Vocabulary
 ) -> np.ndarray:
     """Check rows, labels, flags, costs; the epsilon arcs of each state, uint32 [S]."""
-    if len(final_cost) == 0:
+    states = len(final_cost)
+    if states == 0:
         raise GraphError("the graph has no states, expected at least a start state")
-    check_splits("row splits", splits, len(final_cost), len(arcs))
+    check_splits("row splits", splits, states, len(arcs))
     _check_costs("state", "final cost", final_cost, "where it is not final")
-    sizes = np.uint64(len(vocabulary.tokens)), np.uint64(len(vocabulary.words))
-    counts, arc, problem = _scan_rows(arcs, splits, *sizes)
-    if problem:
-        field, message = _PROBLEMS[problem - 1]
-        # An ilabel is shown without its flags, which users never gave.
-        found = arcs[field][arc]
-        found = found & LABEL_MASK if field == "ilabel" else found
-        raise GraphError(f"arc {arc}: {message.format(found)}")
+    label = arcs["ilabel"] & np.uint32(LABEL_MASK)
+    _check_arcs("ilabel", label, len(vocabulary.tokens))
+    _check_arcs("olabel", arcs["olabel"], len(vocabulary.words) - 1)
+    _check_arcs("nextstate", arcs["nextstate"], states - 1)
+    _check_costs("arc", "cost", arcs["cost"], None)
+    # Rows go by label, of equal ones the arc that repeats a token last: kernels look
+    # labels up in them.
+    key = label << np.uint32(1) | arcs["ilabel"] >> np.uint32(31)
+    falls = np.flatnonzero(key[1:] < key[:-1]) + 1
+    _refuse_arcs(
+        falls[~np.isin(falls, splits)],
+        "it is out of order: rows are sorted by label, epsilons first",
+    )
+    before = np.concatenate([[0], np.cumsum(label == 0)])
+    counts = np.diff(before[splits]).astype(np.uint32)
+    word = arcs["ilabel"] & np.uint32(CARRIES_WORD) != 0
+    epsilon = arcs["ilabel"] & np.uint32(LEADS_TO_EPSILON) != 0
+    wrong = word != (arcs["olabel"] != 0)
+    wrong |= epsilon != (counts > 0)[arcs["nextstate"]]
+    _refuse_arcs(np.flatnonzero(wrong), "its flags do not say what is there")
     return counts
 
 
-@jit
-def _scan_rows(arcs, splits, num_tokens, num_words):
-    """Returns (epsilon counts, arc, problem); problem 0 means none."""
-    num_states = len(splits) - 1
-    counts = np.zeros(num_states, np.uint32)
-    mask = np.uint32(LABEL_MASK)
-    for s in range(num_states):
-        before = np.int64(-1)
-        for a in range(splits[s], splits[s + 1]):
-            label = arcs[a].ilabel & mask
-            if arcs[a].nextstate >= num_states:
-                return counts, np.int64(a), 1
-            if label > num_tokens:
-                return counts, np.int64(a), 2
-            if arcs[a].olabel >= num_words:
-                return counts, np.int64(a), 3
-            cost = arcs[a].cost
-            # Written so that a NaN fails too.
-            if not (cost >= LEAST_COST and cost < np.inf):
-                return counts, np.int64(a), 4
-            # Rows go by label, of equal ones the arc that repeats a token last: kernels
-            # look labels up in them.
-            key = np.int64(label) * 2 + np.int64(arcs[a].ilabel >> np.uint32(31))
-            if key < before:
-                return counts, np.int64(a), 6
-            before = key
-            if label == 0:
-                counts[s] += np.uint32(1)
-    # Only now: flags of an arc tell of its next state, all of whose row must be
-    # counted.
-    for a in range(len(arcs)):
-        flags = arcs[a].ilabel
-        word = flags & np.uint32(CARRIES_WORD) != 0
-        epsilon = flags & np.uint32(LEADS_TO_EPSILON) != 0
-        if word != (arcs[a].olabel != 0) or epsilon != (counts[arcs[a].nextstate] > 0):
-            return counts, np.int64(a), 5
-    return counts, np.int64(-1), 0
+def _refuse_arcs(bad: np.ndarray, problem: str) -> None:
+    if len(bad):
+        raise GraphError(f"arc {bad[0]}: {problem}")
 
 
 def epsilon_ranks(

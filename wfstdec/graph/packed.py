@@ -197,9 +197,8 @@ class PackedGraph:
         final_cost = np.empty(num_states, np.float32)
         final_cost[rename] = fst.final_cost
         state, arcs = _arcs_of(fst, repeat, rename)
-        usable = arcs["cost"] < np.inf
-        state, arcs = state[usable], arcs[usable]
         order = _row_order(state, arcs)
+        order = order[arcs["cost"][order] < np.inf]
         state, arcs = state[order], arcs[order]
         # The flag tells the search to close over a state before it has read its row.
         epsilon = arcs["ilabel"] & LABEL_MASK == EPSILON
@@ -207,9 +206,8 @@ class PackedGraph:
         arcs["ilabel"] |= _flag(counts[arcs["nextstate"]] > 0, LEADS_TO_EPSILON)
         splits = np.zeros(num_states + 1, np.uint32)
         np.cumsum(np.bincount(state, minlength=num_states), out=splits[1:])
-        return _checked(
-            (arcs, splits, final_cost), vocabulary, info or GraphInfo(), oov_exits
-        )
+        rows = arcs, splits, final_cost
+        return _checked(rows, counts, vocabulary, info or GraphInfo(), oov_exits)
 
     def unpack(self) -> FstArrays:
         """The graph as plain arrays, flags removed (the inverse of `pack`)."""
@@ -301,7 +299,7 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
         if "lg_arcs" in arrays:
             return _stored(arrays, fingerprint, (vocabulary, info, oov_exits))
         rows = arrays["arcs"], arrays["state_arc_splits"], arrays["final_cost"]
-        graph = _checked(rows, vocabulary, info, oov_exits)
+        graph = _checked(rows, None, vocabulary, info, oov_exits)
     # Invariants hold for many wrong graphs too: one changed cost breaks none.
     if graph.fingerprint != fingerprint:
         raise GraphError(
@@ -325,7 +323,7 @@ def _stored(
     if len(final_cost) != len(product.kind):
         raise GraphError(f"{len(final_cost)} final costs, {len(product.kind)} states")
     reduced = *compose(product, reduced=True), final_cost
-    checked = _checked(reduced, vocabulary, info, oov_exits)
+    checked = _checked(reduced, None, vocabulary, info, oov_exits)
     graph = _StoredGraph(
         product=product,
         final_cost=final_cost,
@@ -379,15 +377,17 @@ def _flag(where: np.ndarray, flag: int) -> np.ndarray:
 
 def _checked(
     rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+    counts: np.ndarray | None,
     vocabulary: Vocabulary,
     info: GraphInfo,
     oov_exits: OovExits | None,
 ) -> PackedGraph:
-    """Check all invariants and make the graph."""
+    """Check all invariants and make the graph; rows are known to be right by counts."""
     arcs, splits, final_cost = rows
     graph_checks.check_vocabulary(vocabulary)
     graph_checks.check_info(info, vocabulary)
-    counts = graph_checks.check_rows(arcs, splits, final_cost, vocabulary)
+    if counts is None:
+        counts = graph_checks.check_rows(arcs, splits, final_cost, vocabulary)
     rank = graph_checks.epsilon_ranks(arcs, splits, counts)
     graph_checks.check_reachable(arcs, splits, final_cost)
     if oov_exits is not None:
