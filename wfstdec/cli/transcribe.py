@@ -32,9 +32,8 @@ from wfstdec.cli.flags import (
 )
 from wfstdec.models import Encoder, load_model
 from wfstdec.transcription.encoding import AudioOptions
-from wfstdec.transcription.files import transcribe_files
+from wfstdec.transcription.files import find_recordings, transcribe_files
 from wfstdec.transcription.pieces import CutOptions
-from wfstdec.transcription.recordings import find_recordings
 from wfstdec.transcription.transcriber import Transcriber
 
 MODEL = {
