@@ -20,7 +20,7 @@ from wfstdec.metrics import align as align_words
 from wfstdec.models import load_model
 from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.transcription.recordings import find_recordings
+from wfstdec.transcription.files import find_recordings
 from wfstdec.transcription.transcriber import Transcriber
 
 AUDIO = "audio"

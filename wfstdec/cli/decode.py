@@ -65,9 +65,8 @@ from wfstdec.models import Encoder, load_model
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.files import digest
 from wfstdec.transcription.encoding import AudioOptions
-from wfstdec.transcription.files import transcribe_files
+from wfstdec.transcription.files import find_recordings, transcribe_files
 from wfstdec.transcription.pieces import CutOptions
-from wfstdec.transcription.recordings import find_recordings
 from wfstdec.transcription.transcriber import Transcriber
 
 RESULTS = {"help": "results: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid"}

@@ -1,9 +1,8 @@
 """Audio to words: a model's log-probs, a decoder's words, recordings of any length."""
 
 from wfstdec.transcription.encoding import AudioOptions, Recording
-from wfstdec.transcription.files import transcribe_files
+from wfstdec.transcription.files import find_recordings, transcribe_files
 from wfstdec.transcription.pieces import CutOptions
-from wfstdec.transcription.recordings import find_recordings
 from wfstdec.transcription.transcriber import (
     STREAM_CUTS,
     Final,

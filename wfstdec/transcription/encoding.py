@@ -96,6 +96,7 @@ class Encoding:
     ) -> None:
         self._model, self._cuts, self._audio = model, cuts, audio
         self._wants_rows = rows
+        self._streams = isinstance(model, StreamingEncoder)
         self._sessions = decoder.sessions()
         self._workers = workers or len(os.sched_getaffinity(0))
         # Seconds of all workers, added up; windows included.
@@ -131,10 +132,9 @@ class Encoding:
                     for piece in self._pieces(audio, recording, pool):
                         yield number, recording, self._submit(recording, piece, pool)
                     audio_s = audio.num_samples / reader.sample_rate
-                    notes = tuple(reader.notes)
-                    # Only behind the last piece: notes on the end of a file come with
-                    # it.
-                    yield number, recording, Ended(recording, audio_s, notes)
+                    # Behind the last piece: notes on a file's end come with it.
+                    ended = Ended(recording, audio_s, tuple(reader.notes))
+                    yield number, recording, ended
             except InputError as error:
                 yield number, recording, Ended(recording, error=error)
 
@@ -151,10 +151,8 @@ class Encoding:
         self, audio: _Blocks, recording: Recording, pool: Executor
     ) -> Iterator[Piece]:
         """The pieces of a recording, as they come."""
-        blocks: Iterator[np.ndarray] = iter(audio)
-        model, spec = self._model, self._model.spec
-        streams = isinstance(model, StreamingEncoder)
-        if not streams:
+        blocks, spec = iter(audio), self._model.spec
+        if not self._streams:
             head = []
             for block in blocks:
                 head.append(block)
@@ -164,13 +162,10 @@ class Encoding:
                 yield Piece(0, 0, np.concatenate(head))
                 return
             blocks = itertools.chain(head, blocks)
-        cutter = PieceCutter(
-            *(self._sessions, self._cuts, spec),
-            boosts=recording.boosts,
-            one_pass=streams,
-        )
+        how: Any = {"boosts": recording.boosts, "one_pass": self._streams}
+        cutter = PieceCutter(self._sessions, self._cuts, spec, **how)
         blocks = map(cutter.push_audio, blocks)
-        rows = self._stream(blocks) if streams else self._windows(blocks, pool)
+        rows = self._stream(blocks) if self._streams else self._windows(blocks, pool)
         with contextlib.closing(cutter):
             for some in rows:
                 cutter.push_rows(some)
@@ -228,10 +223,8 @@ class _Blocks:
             if at >= self._end:
                 break
         if not self.num_samples:
-            raise AudioError(
-                f"no audio from {self._first / self._reader.sample_rate:g} s on, "
-                f"expected more than {at / self._reader.sample_rate:g} s of it"
-            )
+            first_s, end_s = (n / self._reader.sample_rate for n in (self._first, at))
+            raise AudioError(f"no audio from {first_s:g} s on, {end_s:g} s are there")
 
 
 def _ahead(items: Iterable[_Item], size: int) -> Generator[_Item, None, None]:

@@ -1,26 +1,126 @@
-"""Recordings to result files: names what fails, continues where it was stopped."""
+"""The recordings that a user names, and what becomes of them in result files.
+
+    find_recordings(["talk.mp3", "calls/", "more.txt", "manifest.jsonl", "wav.scp"])
+
+A folder is all audio below it, by the ending of its names. A list has a path on
+each line; an `.scp` file of Kaldi's `name path`; a manifest is JSON lines as NeMo has
+them, with `audio_filepath` and, where they are, `id`, `offset`, `duration`, `boosts`,
+these as in the JSON lines of a boost file. Paths in a file are relative to its folder.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, cast
 
 from wfstdec.batch.decoding import BoostLists, Summary, fields_of, named, progress_bar
 from wfstdec.boost.lists import Numbers
+from wfstdec.errors import FormatError
+from wfstdec.io.boost_files import boosts_of
 from wfstdec.io.journal import Restart
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import GrowingFile, LatticeWriter
+from wfstdec.text.files import read_lines, reading
 from wfstdec.transcription.encoding import Recording
 from wfstdec.transcription.transcriber import Transcriber
 
 _log = logging.getLogger("wfstdec.transcription")
+
+AUDIO_ENDINGS = frozenset(
+    ".wav .flac .ogg .oga .opus .mp3 .aif .aiff .au .w64 .caf .webm .m4a .mp4 .mkv "
+    ".mov .aac .wma".split()
+)
+"""What counts as audio in folders."""
+
+
+def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Recording]:
+    """Find the recordings of paths, in their order; folders sorted.
+
+    Where names would be the same, those of folders are put before them.
+
+    Raises:
+        FormatError: A list or a manifest is not as expected, a folder has no audio, or
+            two recordings have one name.
+    """
+    found = [source for place in places for source in _of(Path(place))]
+    taken = Counter(source.name for source in found)
+    seen: dict[str, Recording] = {}
+    for source in found:
+        if taken[source.name] > 1:
+            folders = cast(Path, source.audio).parent.parts[-2:]
+            name = "-".join((*folders, source.name)).lstrip("/-")
+            source = source._replace(name=name)
+        other = seen.setdefault(source.name, source)
+        if other is not source:
+            both = f"{other.audio} and {source.audio} would both be {source.name!r}"
+            raise FormatError(f"{both}, expected different names: ids in a manifest")
+    return [*seen.values()]
+
+
+def _of(place: Path) -> Iterator[Recording]:
+    read = _LINES.get(place.suffix.lower())
+    if place.is_dir():
+        files = sorted(place.rglob("*"))
+        audio = [file for file in files if file.suffix.lower() in AUDIO_ENDINGS]
+        if not audio:
+            endings = " ".join(sorted(AUDIO_ENDINGS))
+            raise FormatError(f"{place}: no audio in it, expected files of {endings}")
+        yield from map(_file, audio)
+    elif read is None:
+        yield _file(place)
+    else:
+        for number, line in enumerate(read_lines(place), 1):
+            if line.strip():
+                yield read(line, place.parent, f"{place}:{number}")
+
+
+def _file(path: Path) -> Recording:
+    return Recording(path.stem, path)
+
+
+def _in_list(line: str, folder: Path, where: str) -> Recording:
+    return _file(folder / line.strip())
+
+
+def _in_scp(line: str, folder: Path, where: str) -> Recording:
+    name, *rest = line.split(maxsplit=1)
+    if not rest or rest[0].rstrip().endswith("|"):
+        expected = "expected a name and a file; commands are not run"
+        raise FormatError(f"{where}: found {line!r}, {expected}")
+    return Recording(name, folder / rest[0].strip())
+
+
+def _in_manifest(line: str, folder: Path, where: str) -> Recording:
+    expected = "a JSON object a line, with audio_filepath"
+    with reading(where, f"line {line[:80]!r}", expected):
+        entry = json.loads(line)
+        file, boosts = folder / entry["audio_filepath"], entry.get("boosts")
+        start_s = float(entry.get("offset") or 0.0)
+        # Without an offset, `duration` is that of the file: what is there counts.
+        duration = entry.get("duration") if "offset" in entry else None
+        name = entry.get("id")
+        if name is None:
+            name = file.stem + (f"-{round(100 * start_s):07d}" if start_s else "")
+        lists = None if boosts is None else boosts_of(boosts)
+        return Recording(str(name), file, lists, start_s, duration and float(duration))
+
+
+_LINES = {
+    **dict.fromkeys((".txt", ".lst", ".list"), _in_list),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), _in_manifest),
+    ".scp": _in_scp,
+}
+"""Makes a recording of a line, its file's folder, and its place; by endings."""
 
 
 @dataclass
@@ -38,9 +138,9 @@ class TranscriptionSummary(Summary):
             f"audio in {self.wall_s:.1f} s of the clock (speed {speed:.0f}; encoder "
             f"{self.encode_s:.1f} s in all workers, decoder {self.decode_s:.1f} s)"
         )
-        if self.unfinished:
-            unfinished = f"{len(self.unfinished)} did not reach a final state"
-            text += f"; {unfinished}: {named(self.unfinished)}"
+        if unfinished := self.unfinished:
+            num = len(unfinished)
+            text += f"; {num} did not reach a final state: {named(unfinished)}"
         return text + self.extras()
 
 
@@ -85,14 +185,11 @@ def transcribe_files(
     format = format_named(format, output)
     write = result_writer(format, nbest=nbest, subtitles=subtitles)
     summary = TranscriptionSummary(transcriber.decoder.input_frame_shift_s)
-    settings = {
-        "decoder": type(transcriber.decoder).__name__,
-        **fields_of(transcriber.decoder.options),
-        **fields_of(transcriber.cuts),
-        **fields_of(transcriber.audio),
-        **fields_of(subtitles),
-        **{"format": format, "nbest": nbest},
-    }
+    settings: dict[str, Any] = {"decoder": type(transcriber.decoder).__name__}
+    options = transcriber.decoder.options, transcriber.cuts, transcriber.audio
+    for one in (*options, subtitles):
+        settings |= fields_of(one)
+    settings |= {"format": format, "nbest": nbest}
     began = time.monotonic()
     lattices = None if keep is None else _PieceLattices(keep)
     transcriber.keep = lattices

@@ -299,7 +299,7 @@ def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
     # Of one piece all bits stay, confidences and n-best too.
     if len(found) == 1 and not found[0][0]:
         return found[0][1]
-    pieces = [hypothesis for _, hypothesis in found]
+    pieces = [one for _, one in found]
     last_start, last = found[-1]
     died = [
         start + h.died_at_frame for start, h in found if h.died_at_frame is not None
@@ -308,14 +308,10 @@ def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
         tuple(start + t for start, h in found for t in h.token_frames[side])
         for side in (0, 1)
     )
-    costs: dict[str, Any] = {
-        name: sum(getattr(hypothesis, name) for hypothesis in pieces) for name in COSTS
-    }
+    costs: Any = {name: sum(getattr(one, name) for one in pieces) for name in COSTS}
     return Hypothesis(
         words=tuple(
-            shifted(word, start, h.frame_shift_s)
-            for start, h in found
-            for word in h.words
+            shifted(w, start, h.frame_shift_s) for start, h in found for w in h.words
         ),
         token_ids=tuple(token for h in pieces for token in h.token_ids),
         token_frames=(starts, ends),
@@ -332,19 +328,14 @@ def join_nbest(
     found: Sequence[tuple[int, Sequence[Hypothesis]]], n: int
 ) -> list[Hypothesis]:
     """Join n-best lists of pieces: the n best of all that can be joined of them."""
-    best: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
-    for _, hypotheses in found:
-        longer = (
-            (cost + one.total_cost, (*before, one))
-            for cost, before in best
-            for one in hypotheses
-        )
+    best: list[tuple[float, list[tuple[int, Hypothesis]]]] = [(0.0, [])]
+    for start, hypotheses in found:
+        pairs = itertools.product(best, hypotheses)
+        longer = [(b[0] + h.total_cost, [*b[1], (start, h)]) for b, h in pairs]
         # Only the n best beginnings can be those of the n best.
         best = sorted(longer, key=lambda pair: pair[0])[:n]
-    starts = [start for start, _ in found]
-    joined = (join(list(zip(starts, pieces, strict=True))) for _, pieces in best)
     texts: dict[str, Hypothesis] = {}
-    for one in joined:
+    for one in (join(pieces) for _, pieces in best):
         texts.setdefault(one.text, one)
     return list(texts.values())
 

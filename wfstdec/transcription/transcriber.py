@@ -126,14 +126,9 @@ class Transcriber:
         check_fit(model, decoder)
         self.model, self.decoder = model, decoder
         self.cuts, self.audio = cuts or CutOptions(), audio or AudioOptions()
-        self._encoding = Encoding(
-            model,
-            decoder,
-            self.cuts,
-            self.audio,
-            workers=workers,
-            rows=nbest or lattices is not None,
-        )
+        rows = nbest or lattices is not None
+        how = self.cuts, self.audio
+        self._encoding = Encoding(model, decoder, *how, workers=workers, rows=rows)
         self._nbest, self._lattices = nbest, lattices
         self.decode_s = 0.0
         self.keep: Callable[[str, Lattice], Any] | None = None
@@ -173,11 +168,9 @@ class Transcriber:
             for part, found in self._decoded(parts):
                 if isinstance(part, Ended):
                     error = error or part.error
-                    yield Transcript(
-                        part.recording.name,
-                        tuple(pieces) if error is None else (),
-                        *(part.audio_s, part.notes, error),
-                    )
+                    done = tuple(pieces) if error is None else ()
+                    about = part.audio_s, part.notes, error
+                    yield Transcript(part.recording.name, done, *about)
                     pieces, error = [], None
                     continue
                 found = self._read(part, found)
@@ -250,25 +243,19 @@ class Transcriber:
 def check_fit(model: Encoder, decoder: Decoder) -> None:
     """Raise where a decoder is not over the tokens and frames of a model."""
     spec, tokens = model.spec, decoder.vocabulary.tokens
-    # The first token that differs tells more than two sizes.
-    if tokens.names != spec.tokens.names or tokens.blank != spec.tokens.blank:
-        pairs = itertools.zip_longest(tokens.names, spec.tokens.names)
-        place, (ours, theirs) = next(
-            ((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]),
-            (
-                spec.tokens.blank,
-                (f"blank {tokens.blank}", f"blank {spec.tokens.blank}"),
-            ),
-        )
-        raise OptionError(
-            f"a decoder of {len(tokens)} tokens for a model of {len(spec.tokens)}: "
-            f"token {place} is {ours!r} and {theirs!r}, expected the model's table"
-        )
-    if not math.isclose(decoder.frame_shift_s, spec.frame_shift_s, rel_tol=1e-6):
-        raise OptionError(
-            f"a decoder with frame_shift_s={decoder.frame_shift_s:g} for a model with "
-            f"{spec.frame_shift_s:g}, expected the model's"
-        )
+    names, theirs = tokens.names, spec.tokens.names
+    if names != theirs or tokens.blank != spec.tokens.blank:
+        # The first token that differs tells more than two sizes.
+        pairs = enumerate(itertools.zip_longest(names, theirs))
+        what = f"the blank is {tokens.blank} and {spec.tokens.blank}"
+        if found := next(((i, a, b) for i, (a, b) in pairs if a != b), None):
+            what = f"token {found[0]} is {found[1]!r} and {found[2]!r}"
+        sizes = f"a decoder of {len(names)} tokens for a model of {len(theirs)}"
+        raise OptionError(f"{sizes}: {what}, expected the model's table")
+    ours, shift_s = decoder.frame_shift_s, spec.frame_shift_s
+    if not math.isclose(ours, shift_s, rel_tol=1e-6):
+        what = f"frame_shift_s={ours:g} for a model with {shift_s:g}"
+        raise OptionError(f"a decoder with {what}, expected the model's")
 
 
 def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
@@ -303,13 +290,8 @@ class Stream:
         self._model, self._decoder, self._boosts = model, decoder, boosts
         self._encoder = cuts.chunked(model)
         self._state = self._encoder.start()
-        self._cutter = PieceCutter(
-            decoder.sessions(),
-            cuts,
-            model.spec,
-            boosts=boosts,
-            one_pass=self._encoder is model,
-        )
+        how: Any = {"boosts": boosts, "one_pass": self._encoder is model}
+        self._cutter = PieceCutter(decoder.sessions(), cuts, model.spec, **how)
 
     @property
     def partial(self) -> Partial:

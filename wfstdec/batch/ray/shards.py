@@ -21,7 +21,7 @@ import ray.data
 from ray.data.datasource import FileBasedDatasource
 
 from wfstdec.batch.ray.rows import kind_of
-from wfstdec.transcription.recordings import AUDIO_ENDINGS
+from wfstdec.transcription.files import AUDIO_ENDINGS
 
 _SHARD_BYTES = 2**26
 _COLUMNS = pa.schema(
