@@ -155,8 +155,8 @@ def check_made_for(
             made_for = f"decoder {fingerprint[:8]}"
             expected_one = f"{wanted.fingerprint[:8]}: its kind, graph and models"
         raise OptionError(
-            f"boosts compiled for {made_for}, expected {expected_one}; compile them "
-            "by this decoder",
+            f"boosts compiled for {made_for}, expected {expected_one}; "
+            "compile them by this one",
             i,
         )
 

@@ -93,7 +93,7 @@ class TorchBackoff(nn.Module):
 
     @property
     def tables(self) -> BackoffTables:
-        """Tables that torch's own operations look up, where this module is."""
+        """Tables for torch's own operations on this device; read before tracing."""
         device = self.start.device
         if self._tables is None or self._tables.alias.device != device:
             given = self._automaton, self._model_of_state, self.num_labels
@@ -102,10 +102,11 @@ class TorchBackoff(nn.Module):
 
 
 def _is_symbolic(states: Any) -> bool:
-    """Tell whether kernels cannot read states: tensors elsewhere, or traced ones."""
+    """Tell whether kernels cannot read states: tensors elsewhere, or traced."""
     if isinstance(states, np.ndarray):
         return False
-    return type(states) is not Tensor or states.device.type != "cpu"
+    is_plain = type(states) is Tensor and states.device.type == "cpu"
+    return not is_plain or torch.compiler.is_compiling()
 
 
 class TorchNgramLM(TorchBackoff):
