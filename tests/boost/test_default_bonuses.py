@@ -18,7 +18,7 @@ from wfstdec.boost.automatic import (
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import scaled_phrases, scaled_words
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.text.loading import word_ids
+from wfstdec.text.lexicon import word_ids
 
 WORDS = ("<eps>", "the", "matter", "mater", "wither", "whether", "fuchs", "withers")
 SAID = {

@@ -30,9 +30,9 @@ from wfstdec.errors import ShapeError, check_listed
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
 from wfstdec.search.threads import DeferredSignals
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.loading import (
+from wfstdec.text.lexicon import (
     AUTO,
+    Lexicon,
     TokensLike,
     load_lexicon,
     load_tokens,

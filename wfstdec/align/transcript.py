@@ -14,8 +14,7 @@ from wfstdec.boost.compile import unknown_tokens_message
 from wfstdec.boost.g2p import SPELLING, G2pLike, Pronouncer
 from wfstdec.errors import BoostError, LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, Pronunciation, show, spelling_lexicon
-from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
-from wfstdec.text.pairing import check_words
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer, check_words
 from wfstdec.text.tokens import TokenTable
 
 _NAMED_AT_MOST = 5

@@ -20,7 +20,7 @@ from wfstdec.doctor.findings import Finding, Report, Status, examples, percent
 from wfstdec.doctor.model_output import ModelOutput
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
-from wfstdec.io.text import read_text
+from wfstdec.io.results import read_text
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import (

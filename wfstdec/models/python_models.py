@@ -21,7 +21,7 @@ from wfstdec.errors import (
 )
 from wfstdec.models.encoder import BatchEncoder, Encoder, EncoderSpec
 from wfstdec.text.files import PathLike, reading
-from wfstdec.text.loading import load_tokens
+from wfstdec.text.lexicon import load_tokens
 from wfstdec.text.tokens import TokenTable, token_table
 
 TOKEN_FILES = ("tokens.txt", "units.txt", "vocab.txt", "vocab.json")
