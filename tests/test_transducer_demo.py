@@ -14,7 +14,7 @@ from wfstdec import (  # noqa: E402
     load_transducer,
     read_tokens,
 )
-from wfstdec.io.text import read_text  # noqa: E402
+from wfstdec.io.results import read_text  # noqa: E402
 from wfstdec.metrics import score_texts  # noqa: E402
 
 RECIPE = Path(__file__).parent.parent / "graphs" / "transducer_demo"

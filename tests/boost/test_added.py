@@ -8,7 +8,7 @@ from wfstdec.boost.automatic import ADDED, NEAR_ADDED, SAME_ADDED, DefaultBonuse
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.g2p import Pronouncer
 from wfstdec.errors import BoostError, BoostWarning, OptionError
-from wfstdec.text.loading import word_ids
+from wfstdec.text.lexicon import word_ids
 
 TOKENS = token_table(["<blank>", "|", "a", "b", "c"])
 WORDS = ("<eps>", "ab", "ba")

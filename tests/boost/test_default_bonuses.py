@@ -17,7 +17,7 @@ from wfstdec.boost.automatic import (
 )
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import compile_word_boosts, scaled_phrases, scaled_words
-from wfstdec.text.loading import word_ids
+from wfstdec.text.lexicon import word_ids
 
 WORDS = ("<eps>", "the", "matter", "mater", "wither", "whether", "fuchs", "withers")
 SAID = {

@@ -18,8 +18,7 @@ from wfstdec import (
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.g2p import Pronouncer
 from wfstdec.errors import BoostWarning, LexiconError
-from wfstdec.text.lexicon import spelling_lexicon
-from wfstdec.text.loading import word_ids
+from wfstdec.text.lexicon import spelling_lexicon, word_ids
 from wfstdec.text.tokens import token_table
 
 WORDS = ("<eps>", "bartley", "new", "york", "US", "us", "\u00e9t\u00e9", "STRASSE")

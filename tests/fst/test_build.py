@@ -342,7 +342,7 @@ OPTION_ERRORS = {
     "no separator to leave out": (
         {"separator_optional": True},
         OptionError,
-        "separator_optional without a separator, expected the token",
+        "separator_optional without a separator, expected one",
     ),
     "no finite cost": (
         {"unk_cost": float("nan")},

@@ -14,7 +14,7 @@ from text_graphs import text_fst, text_graph, text_tables
 from wfstdec import PackedGraph, load_graph
 from wfstdec.errors import FormatError, GraphError, WfstdecError
 from wfstdec.graph.arcs import ARC, CARRIES_WORD, LEADS_TO_EPSILON, REPEAT
-from wfstdec.text.lexicon import Pronunciations
+from wfstdec.text.vocabulary import Pronunciations
 
 TEXT = """
     0 0 _  -  0
@@ -476,7 +476,7 @@ BAD_FILES = {
     "topology is a number": ({"meta": text_change(topology=5)}, "topology is 5, expec"),
     "other topology": (
         {"meta": text_change(topology="ring")},
-        "topology 'ring', expected one of 'normal', ",
+        "topology 'ring', expected one of ('normal', ",
     ),
     "meta is a list": (
         {"meta": lambda _: np.frombuffer(b"[]", np.uint8)},

@@ -138,7 +138,7 @@ def test_a_changed_byte_is_found(tmp_path):
         arrays = dict(file)
     arrays["lg_arcs"]["cost"][0] += 1
     np.savez(path, **arrays)
-    with pytest.raises(GraphError, match="the header says.*damaged"):
+    with pytest.raises(GraphError, match="the file is damaged"):
         load_graph(path)
 
 
@@ -168,12 +168,12 @@ def put(i, value, field=None):
         ("token", lambda a: a[:-1], "tokens of 5 states"),
         ("row_splits", put(1, 9), "do not cover"),
         ("num_epsilons", put(0, 1), "do not cover"),
-        ("kind", put(2, IN_TOKEN), "without a state each"),
-        ("kind", put(2, 9), "without a state each"),
-        ("row", put(1, 3), "a state of row"),
-        ("token", lambda a: a.astype(np.uint32) + (1 << 30), "after token"),
-        ("arcs", put(0, 5, "nextstate"), "lead beyond"),
-        ("epsilons", put(0, 5, "nextstate"), "lead beyond"),
+        ("kind", put(2, IN_TOKEN), "do not belong"),
+        ("kind", put(2, 9), "kind of a state 9, expected 0 to 3"),
+        ("row", put(1, 3), "row of a state 3"),
+        ("token", lambda a: a.astype(np.uint32) + (1 << 30), "token before a state"),
+        ("arcs", put(0, 5, "nextstate"), "nextstate of LG 5"),
+        ("epsilons", put(0, 5, "nextstate"), "nextstate of LG 5"),
         ("arcs", put(0, 2, "nextstate"), "do not belong"),  # to a blank
         ("epsilons", put(0, 4, "nextstate"), "do not belong"),  # to another token
         ("token", put(2, 2), "do not belong"),

@@ -178,7 +178,7 @@ def test_utterance_ids_must_differ_and_be_one_word(tmp_path):
     with pytest.raises(FormatError, match="utterance 'u' twice"):
         list(open_logprobs(tmp_path / "x.ark"))
     np.savez(tmp_path / "x.npz", **{"a b": array})
-    with pytest.raises(FormatError, match="id 'a b', expected one without white space"):
+    with pytest.raises(FormatError, match="'a b', expected an id without white space"):
         list(open_logprobs(tmp_path / "x.npz"))
 
 

@@ -182,5 +182,5 @@ def test_a_folder_of_one_file_each(tmp_path):
     with open_results(tmp_path / "srt", "srt", result_writer("srt")) as results:
         with pytest.raises(FormatError, match="'a/b' for a file in"):
             results.put("a/b", [timed(WORDS)])
-    with pytest.raises(FormatError, match="cannot be made a folder"):
+    with pytest.raises(FormatError, match="cannot write"):
         write_all(tmp_path / "no" / "where", "srt")

@@ -19,8 +19,7 @@ import wfstdec
 from wfstdec import BoostEntry, CompiledBoosts, WfstDecoder
 from wfstdec.boost.compiled import compile_word_boosts
 from wfstdec.graph.arcs import OovExits
-from wfstdec.text.lexicon import Pronunciations
-from wfstdec.text.vocabulary import OovWords
+from wfstdec.text.vocabulary import OovWords, Pronunciations
 from wfstdec.wfst.cpu.rows import row_graph_of
 
 ARPA = (

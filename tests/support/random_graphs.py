@@ -34,9 +34,8 @@ from wfstdec.errors import GraphError
 from wfstdec.fst.arrays import LabelSpace
 from wfstdec.fst.topology import compose_topology
 from wfstdec.graph.arcs import FstArrays, GraphInfo
-from wfstdec.text.lexicon import Pronunciations
 from wfstdec.text.tokens import EPSILON, ilabel_of
-from wfstdec.text.vocabulary import Vocabulary
+from wfstdec.text.vocabulary import Pronunciations, Vocabulary
 
 SMALL, SET_FULL, OVER_SET, LARGE = range(2, 6), 63, 64, 70
 """Numbers of tokens: few; the most that a set of 64 bits holds; one more; more."""

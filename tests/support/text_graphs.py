@@ -15,9 +15,8 @@ import numpy as np
 
 from wfstdec import PackedGraph, token_table
 from wfstdec.graph.arcs import FstArrays, GraphInfo
-from wfstdec.text.lexicon import Pronunciations
 from wfstdec.text.tokens import EPSILON, ilabel_of
-from wfstdec.text.vocabulary import Vocabulary
+from wfstdec.text.vocabulary import Pronunciations, Vocabulary
 
 
 def text_graph(text, marks_repeats=True, **vocabulary):

@@ -116,7 +116,7 @@ def put(at, value):
         (put(88, b"\x01"), "order 1, expected 2 to 6"),
         (put(96, b"\x07"), "model type 7, search version 1: a truncated or damaged"),
         (put(108, struct.pack("<Q", 1 << 60)), "n-grams in 2272 bytes"),
-        (put(100, b"\x00"), "without its words, expected them at its end"),
+        (put(100, b"\x00"), "without its words, expected them"),
         (lambda data: data[:-1], "12 whole words at its end, not 13|13 whole words"),
         (lambda data: data[:600], "600 bytes, at least"),
         (put(140, b"\xff" * 400), "truncated or damaged"),

@@ -5,8 +5,13 @@ import logging
 import pytest
 
 from wfstdec.errors import FormatError, LexiconError
-from wfstdec.text.normalize import AS_IT_STANDS, IGNORE_CASE, NORMALIZE
-from wfstdec.text.pairing import Pairing, check_words
+from wfstdec.text.normalize import (
+    AS_IT_STANDS,
+    IGNORE_CASE,
+    NORMALIZE,
+    Pairing,
+    check_words,
+)
 
 IDS = [f"1272-128104-{i:04}" for i in range(40)]
 SIDES = ("--ref", "--hyp")

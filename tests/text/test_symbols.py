@@ -135,8 +135,8 @@ ERRORS = [
     ("t.txt", "a\nblank\n", "blnk", "blank is 'blnk', .*nearest: 'blank'; say"),
     ("t.txt", "a\nb\n", 3, "blank is 3, expected 0 to 2 for V=2 tokens"),
     ("t.txt", "a\nb\n", -2, "blank is -2, expected 0 to 2 for V=2 tokens"),
-    ("v.json", '[["a"]]', None, "found other JSON, expected {token: id} or a list"),
-    ("v.json", '{"a": "0"}', None, "token 'a' has '0', expected an integer id"),
+    ("v.json", '[["a"]]', None, "other JSON, expected {token: id} or a list"),
+    ("v.json", '{"a": "0"}', None, "token 'a' has '0', expected an integer"),
 ]  # fmt: skip
 
 

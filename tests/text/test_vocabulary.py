@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from wfstdec import Lexicon, token_table
-from wfstdec.text.lexicon import Pronunciations
-from wfstdec.text.loading import word_ids
-from wfstdec.text.vocabulary import OPEN_WORD, OovWords, Vocabulary
+from wfstdec.text.lexicon import word_ids
+from wfstdec.text.vocabulary import OPEN_WORD, OovWords, Pronunciations, Vocabulary
 
 TABLE = token_table(["<blank>", "|", "a", "b"])
 LEXICON = Lexicon(

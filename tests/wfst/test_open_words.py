@@ -103,8 +103,8 @@ def test_lattices_in_files_spell_and_are_rescored(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"word": 1}, "open words with label 1, expected that of '<open>'"),
-        ({"kind": "runes"}, "open words of 'runes', expected one of 'pieces'"),
+        ({"word": 1}, "open words have label 1, expected '<open>'"),
+        ({"kind": "runes"}, "open words of 'runes', expected one of \\('pieces'"),
         ({"word_cost": np.inf}, "open words cost inf, expected a finite number"),
         ({"token_cost": -1.0}, "tokens of open words cost -1.0, expected 0 or more"),
     ],

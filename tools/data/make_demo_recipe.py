@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from wfstdec.io.logprobs import open_logprobs
-from wfstdec.io.text import read_text, write_text
+from wfstdec.io.results import read_text, write_text
 
 PER_SPEAKER = 3
 FOR_BOOSTING = (

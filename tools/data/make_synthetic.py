@@ -27,7 +27,7 @@ import sentencepiece
 
 from tools.data.ctc_simulator import BLANK, Acoustics, Simulator
 from tools.data.forced_alignment import spans
-from wfstdec.io.text import write_text
+from wfstdec.io.results import write_text
 from wfstdec.metrics import score_texts
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.files import atomic_write, read_lines

@@ -23,7 +23,7 @@ import sentencepiece
 from tools.bench.command import bare_parser
 from tools.bench.data import DATA
 from wfstdec.compare.speech import evenly_spaced
-from wfstdec.io.text import read_text
+from wfstdec.io.results import read_text
 from wfstdec.text.files import atomic_write, read_lines
 
 TEXT = DATA / "text" / "standardebooks_9.1Mwords.txt.gz"

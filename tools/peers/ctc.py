@@ -37,8 +37,7 @@ from wfstdec.compare.kaldi import KaldiSearch
 from wfstdec.compare.models import Models
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import WORD_START
-from wfstdec.text.loading import load_lexicon, load_tokens, separator_of
+from wfstdec.text.lexicon import WORD_START, load_lexicon, load_tokens, separator_of
 
 _INSTALL = {
     "flashlight": "pip install flashlight-text (no wheel for Python 3.13)",

@@ -47,17 +47,19 @@ from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
 from wfstdec.search.threads import DeferredSignals
 from wfstdec.text.display import examples
-from wfstdec.text.lexicon import Lexicon, Pronunciation, show, spelling_lexicon
-from wfstdec.text.loading import (
+from wfstdec.text.lexicon import (
     AUTO,
+    Lexicon,
+    Pronunciation,
     TokensLike,
     load_lexicon,
     load_tokens,
     separator_of,
+    show,
+    spelling_lexicon,
     token_named,
 )
-from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
-from wfstdec.text.pairing import check_words
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer, check_words
 from wfstdec.text.tokens import TokenTable
 
 Path = str | os.PathLike[str]

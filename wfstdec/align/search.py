@@ -40,9 +40,9 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import MAX_LOGPROB, as_utterances, bad_logprob
 from wfstdec.search.options import MAX_NATS
-from wfstdec.text.lexicon import Lexicon, Pronunciation, Pronunciations
+from wfstdec.text.lexicon import Lexicon, Pronunciation
 from wfstdec.text.tokens import EPSILON, EPSILON_WORD, TokenTable
-from wfstdec.text.vocabulary import Vocabulary
+from wfstdec.text.vocabulary import Pronunciations, Vocabulary
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 

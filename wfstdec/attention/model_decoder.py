@@ -29,8 +29,7 @@ from wfstdec.search.logprobs import check_lengths, split_batch
 from wfstdec.search.paths.hypotheses import PathReader, Reader
 from wfstdec.search.paths.words import BARE, Cutter
 from wfstdec.text.files import PathLike
-from wfstdec.text.lexicon import is_mark, load_sentencepiece
-from wfstdec.text.loading import separator_of
+from wfstdec.text.lexicon import is_mark, load_sentencepiece, separator_of
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 

@@ -17,11 +17,10 @@ from wfstdec.errors import InputError
 from wfstdec.io.journal import Restart
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_results
-from wfstdec.io.results import alignment_writer, format_named
+from wfstdec.io.results import alignment_writer, format_named, read_text
 from wfstdec.io.subtitles import SubtitleOptions
-from wfstdec.io.text import read_text
 from wfstdec.text.files import PathLike, digest
-from wfstdec.text.pairing import Pairing
+from wfstdec.text.normalize import Pairing
 
 _SIDES = ("the texts", "the log-probs")
 

@@ -27,8 +27,7 @@ from types import MappingProxyType
 import numpy as np
 
 from wfstdec.jit import jit
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.loading import word_ids
+from wfstdec.text.lexicon import Lexicon, word_ids
 
 DISTINCT, NEIGHBOUR, HOMOPHONE = 0, 1, 2
 """What is known of a word's pronunciations; the greatest that holds of any."""

@@ -57,8 +57,7 @@ from wfstdec.boost.phrases import (
 )
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.lm.automaton import Unit
-from wfstdec.text.lexicon import show
-from wfstdec.text.loading import word_ids
+from wfstdec.text.lexicon import show, word_ids
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OovWords, Vocabulary
 

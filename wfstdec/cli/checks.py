@@ -14,7 +14,7 @@ from wfstdec.cli.flags import Args, changed, command, values_of
 from wfstdec.doctor import examine
 from wfstdec.io.boost_files import read_boosts
 from wfstdec.io.logprobs import open_logprobs
-from wfstdec.io.text import read_text
+from wfstdec.io.results import read_text
 from wfstdec.metrics import GAP, Score, UtteranceScore, score_texts
 from wfstdec.metrics import align as align_words
 from wfstdec.models import load_model

@@ -42,12 +42,12 @@ from wfstdec.compare.quality import (
 )
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
-from wfstdec.io.text import read_confidences, read_text
+from wfstdec.io.results import read_confidences, read_text
 from wfstdec.lattice.file import LatticeFile, open_lattices
 from wfstdec.metrics import Score, score_texts
 from wfstdec.text.files import read_lines
-from wfstdec.text.loading import AUTO
-from wfstdec.text.pairing import Pairing, check_words
+from wfstdec.text.lexicon import AUTO
+from wfstdec.text.normalize import Pairing, check_words
 
 _NAMED_AT_MOST = 20
 _SIDES = ("--ref", "--hyp")

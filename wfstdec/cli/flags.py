@@ -36,7 +36,7 @@ from wfstdec.io.results import FORMATS
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.search.options import DEFAULT_LATTICE_BEAM, OpenVocabulary
 from wfstdec.server.limits import Limits
-from wfstdec.text.loading import AUTO
+from wfstdec.text.lexicon import AUTO
 from wfstdec.text.normalize import Normalizer
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transducer.options import TransducerOptions

@@ -16,8 +16,12 @@ from wfstdec.io.outputs import open_output
 from wfstdec.jit.cache import AHEAD, ENTRY
 from wfstdec.text.display import few
 from wfstdec.text.files import read_lines
-from wfstdec.text.lexicon import Lexicon, spellable_words, spelling_lexicon
-from wfstdec.text.loading import separator_of
+from wfstdec.text.lexicon import (
+    Lexicon,
+    separator_of,
+    spellable_words,
+    spelling_lexicon,
+)
 from wfstdec.text.tokens import TokenTable, read_tokens
 from wfstdec.warm_up import ALL, USUAL
 from wfstdec.warm_up import warm_up as compile_ahead

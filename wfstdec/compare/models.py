@@ -33,7 +33,7 @@ from wfstdec.lm.automaton import Unit
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.files import PathLike
-from wfstdec.text.loading import AUTO
+from wfstdec.text.lexicon import AUTO
 from wfstdec.text.tokens import TokenTable
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.decoder import TrieDecoder

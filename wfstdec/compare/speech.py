@@ -17,10 +17,9 @@ import numpy as np
 from wfstdec.compare.comparison import Outcome
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.io.logprobs import open_logprobs
-from wfstdec.io.text import read_text
+from wfstdec.io.results import read_text
 from wfstdec.text.files import PathLike
-from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
-from wfstdec.text.pairing import Pairing, check_words
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer, Pairing, check_words
 
 _log = logging.getLogger(__name__)
 

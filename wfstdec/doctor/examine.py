@@ -19,7 +19,7 @@ from wfstdec.checks.inputs import Pairs, TokenCounts, blank_doubt, called_separa
 from wfstdec.checks.rows import MOST_ROWS, RowKind, kind_of, row_sums, spread
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
-from wfstdec.io.text import read_text
+from wfstdec.io.results import read_text
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.display import examples
 from wfstdec.text.files import read_lines

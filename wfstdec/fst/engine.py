@@ -16,7 +16,7 @@ import importlib
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from wfstdec.errors import BackendError, GraphError, needs
 from wfstdec.fst.openfst import FstContent, format_fst, parse_fst
@@ -24,17 +24,8 @@ from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.checks import check_fst
 
 
-class Engine(Protocol):
-    """Determinization, whatever library does it."""
-
-    def determinize(
-        self, fst: FstArrays, max_states: int, *, log: bool = True
-    ) -> FstArrays:
-        """Remove epsilons and determinize on the input side."""
-
-
 class Kaldifst:
-    """`Engine` on kaldifst, which takes arrays through temporary files only."""
+    """Determinization by kaldifst, which takes arrays through temporary files only."""
 
     def __init__(self) -> None:
         with needs("engine 'kaldifst' needs kaldifst", ": pip install kaldifst"):
@@ -43,13 +34,11 @@ class Kaldifst:
     def determinize(
         self, fst: FstArrays, max_states: int, *, log: bool = True
     ) -> FstArrays:
-        """See `Engine`; Kaldi's determinize_star, which removes epsilons too."""
+        """Remove epsilons and determinize on the input side: `determinize_star`."""
         # At its limit of states it either raises or returns True and a partial result.
-        changed = self.load(fst)
+        changed, run = self.load(fst), self._library.determinize_star
         try:
-            partial = self._library.determinize_star(
-                changed, max_states=max_states, use_log=log
-            )
+            partial = run(changed, max_states=max_states, use_log=log)
         except RuntimeError as error:
             if "not functional" in str(error):
                 raise GraphError(
@@ -79,7 +68,7 @@ class Kaldifst:
 
 
 class Pynini:
-    """`Engine` on pynini."""
+    """Determinization by pynini."""
 
     def __init__(self) -> None:
         with needs("engine 'pynini' needs pynini", ": pip install pynini"):
@@ -88,7 +77,7 @@ class Pynini:
     def determinize(
         self, fst: FstArrays, max_states: int, *, log: bool = True
     ) -> FstArrays:
-        """See `Engine`; epsilons are removed before."""
+        """Remove epsilons, then determinize on the input side."""
         # OpenFst counts states only for acceptors without negative cycles in the
         # tropical semiring. All others have an end: the lexicon's token strings can be
         # read in one way, and grammars are deterministic.
@@ -116,6 +105,7 @@ class Pynini:
         return parse_fst(fst.write_to_string(), "pynini's FST").fst
 
 
+Engine = Kaldifst | Pynini
 ENGINES: dict[str, type[Engine]] = {"kaldifst": Kaldifst, "pynini": Pynini}
 """Engines by the name of their library."""
 

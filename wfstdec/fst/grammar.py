@@ -37,8 +37,9 @@ from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.checks import check_fst
 from wfstdec.lm.histories import NO_LABEL, ROOT, Histories, build_histories
 from wfstdec.text.arpa import ArpaModel
+from wfstdec.text.display import few
 from wfstdec.text.files import reading
-from wfstdec.text.loading import word_ids
+from wfstdec.text.lexicon import word_ids
 from wfstdec.text.tokens import EPSILON, EPSILON_WORD
 
 _log = logging.getLogger("wfstdec.build")
@@ -120,7 +121,6 @@ def _assemble(
 
 
 _LEAST_STATE_LIMIT = 10_000  # more would take minutes before they fail
-_BACKOFF = "#0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +130,6 @@ class WordAcceptor:
     # Arcs whose input labels are positions in `words`; 0 is an epsilon or a back-off
     fst: FstArrays
     words: tuple[str, ...]  # The words on its arcs, behind `<eps>`
-
-    @property
-    def vocabulary(self) -> frozenset[str]:
-        """The words, without `<eps>`."""
-        return frozenset(self.words[1:])
 
 
 def read_grammar(source: Any) -> WordAcceptor:
@@ -160,16 +155,14 @@ def build_user_grammar(
 ) -> FstArrays:
     """Make G from a grammar, all of whose words are in `labels.words`."""
     ids = {word: i for i, word in enumerate(labels.words)}
-    missing = sorted(acceptor.vocabulary - ids.keys())
-    if missing:
+    if missing := [word for word in acceptor.words if word not in ids]:
         raise GrammarError(
-            f"{len(missing)} of {len(acceptor.vocabulary)} words of the grammar are "
-            f"not in the lexicon: {', '.join(map(repr, missing[:5]))}; add "
-            "pronunciations for them"
+            f"{len(missing)} of {len(acceptor.words) - 1} words of the grammar are "
+            f"not in the lexicon: {few(missing, 5)}; add pronunciations for them"
         )
-    word_ids = np.array([ids[word] for word in acceptor.words], np.int32)
+    new = np.array([ids[word] for word in acceptor.words], np.int32)
     fst = acceptor.fst
-    fst = replace(fst, ilabel=word_ids[fst.ilabel], olabel=np.zeros_like(fst.ilabel))
+    fst = replace(fst, ilabel=new[fst.ilabel], olabel=np.zeros_like(fst.ilabel))
     # With every state final, no negative cycle is left out.
     anywhere = replace(fst, final_cost=np.zeros_like(fst.final_cost))
     least_final_costs(anywhere, EPSILON)  # raises for a negative cycle
@@ -208,19 +201,18 @@ def _acceptor(content: FstContent, isymbols: Symbols, place: str) -> WordAccepto
     words = [EPSILON_WORD, *sorted(set(names) - {EPSILON_WORD})]
     position = {word: i for i, word in enumerate(words)}
     labels = np.array([position[name] for name in names], np.int32)
-    fst = replace(fst, ilabel=labels[inverse] if len(labels) else fst.ilabel)
-    return WordAcceptor(fst, tuple(words))
+    return WordAcceptor(replace(fst, ilabel=labels[inverse]), tuple(words))
 
 
 def _name(label: int, symbols: Symbols, place: str) -> str:
     """A label's word; Kaldi writes back-offs as `#0` on the input side."""
-    if label != EPSILON and label not in symbols:
+    name = EPSILON_WORD if label == EPSILON else symbols.get(label)
+    if name is None:
         raise GrammarError(
             f"{place}: label {label} is on an arc and not in the symbol table, "
             "expected a word for each label"
         )
-    name = EPSILON_WORD if label == EPSILON else symbols[label]
-    return EPSILON_WORD if name == _BACKOFF else name
+    return EPSILON_WORD if name == "#0" else name
 
 
 def _is_backoff_model(fst: FstArrays) -> bool:

@@ -10,7 +10,7 @@ behind the last token a symbol `#k` tells words apart that sound alike. The lang
 `#0`, the back-off of the grammar, is taken where a word may begin. It is not needed
 behind the last word, because the grammar has final costs that include it.
 
-The class of words that the lexicon lacks is a word of one token: `fst/oov.py`.
+The class of words that the lexicon lacks is a word of one token: `fst/topology.py`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ import numpy as np
 from wfstdec.errors import LexiconError, OptionError
 from wfstdec.fst.arrays import Arcs, LabelSpace, arcs_of, fst_of
 from wfstdec.graph.arcs import FstArrays
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.loading import word_ids
+from wfstdec.text.lexicon import Lexicon, word_ids
 from wfstdec.text.tokens import EPSILON, TokenTable, ilabel_of
 
 
@@ -42,20 +41,15 @@ class Fillers:
     def __post_init__(self) -> None:
         """Check the options."""
         if self.separator_optional and self.separator is None:
-            raise OptionError(
-                "separator_optional without a separator, expected the token that may "
-                "be missing"
-            )
+            raise OptionError("separator_optional without a separator, expected one")
         if self.separator is not None and self.silence is not None:
             raise OptionError(
                 "both a separator and a silence, expected one of them: a separator "
                 "may already be repeated"
             )
         if not 0.0 < self.silence_prob < 1.0:
-            raise OptionError(
-                f"silence probability {self.silence_prob!r}, expected one above 0 and "
-                "below 1"
-            )
+            found = f"silence probability {self.silence_prob!r}"
+            raise OptionError(f"{found}, expected one above 0 and below 1")
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -116,17 +110,13 @@ def _check(lexicon: Lexicon, fillers: Fillers, tokens: TokenTable) -> None:
             f"the blank {tokens.names[tokens.blank]!r} as separator or silence, "
             "expected another token: blanks may stand anywhere as it is"
         )
-    unfit = {tokens.blank: "blank"}
-    if fillers.separator is not None:
-        unfit[fillers.separator] = "separator"
+    unfit = {fillers.separator: "separator", tokens.blank: "blank"}
     for word, pronunciation in zip(lexicon.words, lexicon.pronunciations, strict=True):
         if not pronunciation:
             raise LexiconError(f"{word!r} has no tokens, expected at least one")
-        for token in unfit.keys() & set(pronunciation):
-            raise LexiconError(
-                f"{word!r} uses the {unfit[token]} {tokens.names[token]!r}, expected "
-                "other tokens"
-            )
+        for token in set(pronunciation) & unfit.keys():
+            used = f"{word!r} uses the {unfit[token]} {tokens.names[token]!r}"
+            raise LexiconError(f"{used}, expected other tokens")
 
 
 def build_lexicon_fst(marked: MarkedLexicon, labels: LabelSpace) -> FstArrays:

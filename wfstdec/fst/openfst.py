@@ -32,7 +32,7 @@ from wfstdec.graph.checks import check_fst
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit, read_only
 from wfstdec.jit.records import record
-from wfstdec.text.files import atomic_write, read_bytes, read_lines, reading
+from wfstdec.text.files import PathLike, atomic_write, read_bytes, read_lines, reading
 from wfstdec.text.tokens import (
     EPSILON,
     EPSILON_WORD,
@@ -47,7 +47,6 @@ FST_MAGIC = 2125659606
 SYMBOLS_MAGIC = 2125658996
 _HAS_ISYMBOLS, _HAS_OSYMBOLS, _IS_ALIGNED = 1, 2, 4
 _EXPANDED, _MUTABLE = 1, 2
-_ALIGNMENT = 16
 _ARC = record("i4 ilabel olabel", "f4 cost", "i4 nextstate")
 _HEAD = record("f4 final", "i8 num_arcs")
 _CONST_STATE = record("f4 final", "u4 pos num_arcs num_ieps num_oeps")
@@ -58,7 +57,7 @@ Symbols = dict[int, str]
 class FstContent:
     """Content of an OpenFst file."""
 
-    fst: FstArrays  # The FST
+    fst: FstArrays
     isymbols: Symbols | None = None  # Names of the input labels, if the file has them
     osymbols: Symbols | None = None  # Names of the output labels, if the file has them
 
@@ -66,11 +65,8 @@ class FstContent:
 def parse_fst(data: bytes | memoryview, place: str) -> FstContent:
     """Read the bytes of a `const` or `vector` file of standard or log arcs."""
     cursor = Cursor(memoryview(data), place)
-    if cursor.number("<i") != FST_MAGIC:
-        raise FormatError(f"{place}: not a binary OpenFst file")
-    fst_type, arc_type = cursor.string(), cursor.string()
-    version, flags, _ = cursor.numbers("<iiQ")
-    start, num_states, num_arcs = cursor.numbers("<qqq")
+    fst_type, arc_type, version, flags, *counts = cursor.header()
+    start, num_states, num_arcs = counts
     if fst_type not in ("const", "vector") or arc_type not in ("standard", "log"):
         raise FormatError(
             f"{place}: an FST of type {fst_type!r} with {arc_type!r} arcs, expected "
@@ -86,10 +82,8 @@ def parse_fst(data: bytes | memoryview, place: str) -> FstContent:
     else:
         fst = _vector_body(cursor, start, num_states)
     if not 0 <= start < fst.num_states:
-        raise FormatError(
-            f"{place}: start state {start} of {fst.num_states} states, expected one of "
-            "them"
-        )
+        found = f"start state {start} of {fst.num_states} states"
+        raise FormatError(f"{place}: {found}, expected one of them")
     return FstContent(fst, isymbols, osymbols)
 
 
@@ -103,7 +97,7 @@ def format_fst(content: FstContent, fst_type: str = "const") -> bytes:
     for table, name in ((content.isymbols, "input"), (content.osymbols, "output")):
         if table is not None:
             parts.append(_symbols(table, name))
-    parts += _format_const(fst) if fst_type == "const" else _format_vector(fst)
+    parts.append((_format_const if fst_type == "const" else _format_vector)(fst))
     return b"".join(parts)
 
 
@@ -142,6 +136,14 @@ class Cursor:
         """One number."""
         return self.numbers(layout)[0]
 
+    def header(self) -> tuple[Any, ...]:
+        """Types of the FST and its arcs, version, flags; start, states, arcs."""
+        if self.number("<i") != FST_MAGIC:
+            raise FormatError(f"{self.place}: not a binary OpenFst file")
+        kinds = self.string(), self.string()
+        version, flags, _, *counts = self.numbers("<iiQqqq")
+        return *kinds, version, flags, *counts
+
     def string(self) -> str:
         """A string behind its length."""
         raw = self.take(self.number("<i"))
@@ -160,10 +162,6 @@ class Cursor:
             table[self.number("<q")] = symbol
         return table
 
-    def align(self) -> None:
-        """Skip to the next multiple of `_ALIGNMENT`."""
-        self.take(-self.pos % _ALIGNMENT)
-
     def records(self, dtype: np.dtype, count: int) -> np.ndarray:
         """An array of records."""
         return np.frombuffer(self.take(count * dtype.itemsize), dtype)
@@ -172,11 +170,10 @@ class Cursor:
 def _const_body(
     cursor: Cursor, start: int, num_states: int, num_arcs: int, aligned: bool
 ) -> FstArrays:
-    if aligned:
-        cursor.align()
+    alignment = 16 if aligned else 1
+    cursor.take(-cursor.pos % alignment)
     states = cursor.records(_CONST_STATE, num_states)
-    if aligned:
-        cursor.align()
+    cursor.take(-cursor.pos % alignment)
     arcs = cursor.records(_ARC, num_arcs)
     splits = np.zeros(num_states + 1, np.int64)
     np.cumsum(states["num_arcs"], out=splits[1:])
@@ -258,7 +255,7 @@ def _records(fst: FstArrays) -> np.ndarray:
     return arcs
 
 
-def _format_const(fst: FstArrays) -> list[bytes]:
+def _format_const(fst: FstArrays) -> bytes:
     splits = fst.state_arc_splits
     states = np.zeros(fst.num_states, _CONST_STATE)
     states["final"], states["pos"] = fst.final_cost, splits[:-1]
@@ -266,15 +263,15 @@ def _format_const(fst: FstArrays) -> list[bytes]:
     for name, label in (("num_ieps", fst.ilabel), ("num_oeps", fst.olabel)):
         before = np.concatenate([[0], np.cumsum(label == 0)])
         states[name] = before[splits[1:]] - before[splits[:-1]]
-    return [states.tobytes(), _records(fst).tobytes()]
+    return states.tobytes() + _records(fst).tobytes()
 
 
-def _format_vector(fst: FstArrays) -> list[bytes]:
+def _format_vector(fst: FstArrays) -> bytes:
     heads = _heads(fst.state_arc_splits)
     words, head = np.empty(len(heads), "<u4"), np.empty(fst.num_states, _HEAD)
     head["final"], head["num_arcs"] = fst.final_cost, np.diff(fst.state_arc_splits)
     words[heads], words[~heads] = head.view("<u4"), _records(fst).view("<u4")
-    return [words.tobytes()]
+    return words.tobytes()
 
 
 _K2_FINAL = -1
@@ -418,13 +415,8 @@ def _assemble(
     if any(arc[2] == _K2_FINAL for arc in arcs):
         finals = [(arc[0], arc[4]) for arc in arcs if arc[2] == _K2_FINAL]
         arcs = [arc for arc in arcs if arc[2] != _K2_FINAL]
-    return _numbered(arcs, finals, start=int(rows[0][1][0]))
-
-
-def _numbered(
-    arcs: list[_Arc], finals: list[tuple[int, float]], start: int
-) -> FstArrays:
-    """The FST with its states numbered from 0, in the order of their numbers."""
+    # States are numbered from 0, in the order of their numbers.
+    start = int(rows[0][1][0])
     arc = np.array(arcs, np.float64).reshape(-1, 5)
     final = np.array(finals, np.float64).reshape(-1, 2)
     states = np.unique(np.concatenate([[start], arc[:, 0], arc[:, 1], final[:, 0]]))
@@ -441,32 +433,27 @@ def _numbered(
 
 
 FORMS = ("const", "vector", "text")
-_DISAMBIGUATION = re.compile(r"#\d+")
-_MAGIC = FST_MAGIC.to_bytes(4, "little")
-
-Path = str | os.PathLike[str]
 
 
 def read_fst(
-    path: Path, isymbols: Symbols | None = None, osymbols: Symbols | None = None
+    path: PathLike, isymbols: Symbols | None = None, osymbols: Symbols | None = None
 ) -> FstContent:
     """Read an FST file: OpenFst binary (const, vector), AT&T text, or k2's text."""
     with reading(path, "FST", "a binary OpenFst file or text"):
         data = read_bytes(path)
-        if data.startswith(_MAGIC):
+        if data.startswith(FST_MAGIC.to_bytes(4, "little")):
             return parse_fst(data, os.fspath(path))
         lines = data.decode().splitlines()
         return parse_text(lines, os.fspath(path), isymbols, osymbols)
 
 
-def write_fst(path: Path, content: FstContent, form: str | None = None) -> None:
+def write_fst(path: PathLike, content: FstContent, form: str | None = None) -> None:
     """Write an FST file, whole or not at all."""
     # `form`: `"const"`, `"vector"` or `"text"`; None for text where the name ends in
     # `.txt`, else const.
     form = form or ("text" if os.fspath(path).endswith(".txt") else "const")
     if form not in FORMS:
-        expected = ", ".join(map(repr, FORMS))
-        raise OptionError(f"form {form!r} of an FST file, expected one of {expected}")
+        raise OptionError(f"form {form!r} of an FST file, expected one of {FORMS}")
     with atomic_write(path, "w" if form == "text" else "wb") as file:
         if form == "text":
             file.writelines(format_text(content))
@@ -475,10 +462,10 @@ def write_fst(path: Path, content: FstContent, form: str | None = None) -> None:
 
 
 def from_openfst(
-    path: Path,
+    path: PathLike,
     *,
-    tokens: Path | TokenTable | None = None,
-    words: Path | Sequence[str] | None = None,
+    tokens: PathLike | TokenTable | None = None,
+    words: PathLike | Sequence[str] | None = None,
     blank: int | str | None = None,
 ) -> PackedGraph:
     """Pack a graph that other tools made: a TLG, HLG or the like.
@@ -525,7 +512,7 @@ def _repeats(fst: FstArrays, tokens: TokenTable) -> np.ndarray:
     return loop & ~mixed[source]
 
 
-def to_openfst(graph: PackedGraph, path: Path, form: str | None = None) -> None:
+def to_openfst(graph: PackedGraph, path: PathLike, form: str | None = None) -> None:
     """Write a graph with its token and word tables; see `write_fst`.
 
     Repeats of a token get the label of the token.
@@ -536,7 +523,7 @@ def to_openfst(graph: PackedGraph, path: Path, form: str | None = None) -> None:
     write_fst(path, FstContent(graph.unpack(), isymbols, osymbols), form)
 
 
-def read_words(path: Path) -> tuple[str, ...]:
+def read_words(path: PathLike) -> tuple[str, ...]:
     """Read a word table: `word id` lines, ids from 0, `<eps>` is 0."""
     table: Symbols = {}
     for number, line in enumerate(read_lines(path), start=1):
@@ -563,7 +550,7 @@ def _words_of(table: Symbols | None, place: str) -> tuple[str, ...]:
 
 
 def _tokens_of(
-    tokens: Path | TokenTable | None,
+    tokens: PathLike | TokenTable | None,
     isymbols: Symbols | None,
     blank: int | str | None,
     place: str,
@@ -579,12 +566,10 @@ def _tokens_of(
         top = max(isymbols)
         missing = sorted(set(range(top)) - isymbols.keys())
         if missing:
-            raise FormatError(
-                f"{place}: no input symbol for label {missing[0]} of {top}, expected "
-                "all; give tokens="
-            )
+            absent = f"no input symbol for label {missing[0]} of {top}"
+            raise FormatError(f"{place}: {absent}, expected all; give tokens=")
         names = tuple(isymbols[label] for label in range(top + 1))
-        while names and _DISAMBIGUATION.fullmatch(names[-1]):
+        while names and re.fullmatch(r"#\d+", names[-1]):
             names = names[:-1]
     else:
         raise FormatError(f"{place}: no input symbols, expected tokens: give tokens=")

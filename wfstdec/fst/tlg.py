@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import logging
 import math
-import os
 import resource
 import sys
 import time
@@ -26,16 +25,21 @@ from wfstdec.fst.grammar import (
     read_grammar,
 )
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
-from wfstdec.fst.oov import add_open_words, class_cost, take_exits
 from wfstdec.fst.operations import compose
 from wfstdec.fst.operations import minimize as minimize_fst
-from wfstdec.fst.topology import check_topology, compose_topology
+from wfstdec.fst.topology import (
+    add_open_words,
+    check_topology,
+    compose_topology,
+    take_exits,
+)
 from wfstdec.graph.arcs import FstArrays, GraphInfo
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import ArpaModel, read_arpa
-from wfstdec.text.lexicon import Lexicon, Pronunciations
-from wfstdec.text.loading import (
+from wfstdec.text.files import PathLike
+from wfstdec.text.lexicon import (
     AUTO,
+    Lexicon,
     TokensLike,
     load_lexicon,
     load_tokens,
@@ -45,7 +49,7 @@ from wfstdec.text.loading import (
     word_ids,
     word_table,
 )
-from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary, open_spelling
+from wfstdec.text.vocabulary import OPEN_WORD, Pronunciations, Vocabulary, open_spelling
 
 _log = logging.getLogger("wfstdec.build")
 _Made = TypeVar("_Made", FstArrays, PackedGraph, None)
@@ -60,10 +64,9 @@ class Stages:
     def made(self, stage: str, graph: _Made) -> _Made:
         """Log a stage and the size of what it made; start the clock of the next."""
         seconds, memory = time.perf_counter() - self._began, peak_memory_gb()
-        states, arcs, size = None, None, ""
-        if graph is not None:
-            states, arcs = graph.num_states, graph.num_arcs
-            size = f"{states} states, {arcs} arcs, "
+        states = None if graph is None else graph.num_states
+        arcs = None if graph is None else graph.num_arcs
+        size = "" if graph is None else f"{states} states, {arcs} arcs, "
         figures = {"stage": stage, "states": states, "arcs": arcs, "seconds": seconds}
         message = f"{stage}: {size}{seconds:.2f} s, peak memory {memory:.2f} GB"
         _log.info(message, extra={**figures, "peak_memory_gb": memory})
@@ -82,8 +85,6 @@ def peak_memory_gb() -> float:
 _NUM_STAGES = 8
 _LEAST_STATE_LIMIT = 1_000_000
 
-Path = str | os.PathLike[str]
-
 
 class OpenCosts(Protocol):
     """Costs of open words, nats: an `OpenVocabulary`."""
@@ -100,8 +101,8 @@ class OpenCosts(Protocol):
 def build_graph(
     *,
     tokens: TokensLike,
-    lexicon: Path | Lexicon,
-    lm: Path | ArpaModel | None = None,
+    lexicon: PathLike | Lexicon,
+    lm: PathLike | ArpaModel | None = None,
     grammar: Any = None,
     topology: str = "normal",
     separator: str | None = AUTO,
@@ -172,7 +173,7 @@ def build_graph(
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
         oov_cost = None
         if isinstance(model, ArpaModel) and (oov_exits or open_vocabulary):
-            oov_cost = class_cost(model, unk_cost)
+            oov_cost = _class_cost(model, unk_cost)
         _check_open_words(open_vocabulary, oov_cost, marked.lexicon)
         words, has_exits = word_table(marked.lexicon), oov_cost is not None
         labels = LabelSpace(table, words, marked.num_disambig, has_exits)
@@ -216,6 +217,14 @@ def build_graph(
         return stages.made("pack", graph)
 
 
+def _class_cost(model: ArpaModel, unk_cost: float | None) -> float | None:
+    """Cost of an OOV word: that of `<unk>`, else `unk_cost`, nats; None for never."""
+    if model.unk is None:
+        return unk_cost
+    cost = float(model.ngrams[0].cost[model.unk])
+    return cost if math.isfinite(cost) else unk_cost
+
+
 def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
     if unk_cost is not None and grammar is not None:
         raise OptionError(
@@ -243,14 +252,13 @@ def _check_open_words(
 
 
 def _language_model(
-    lm: Path | ArpaModel | None, grammar: Any
+    lm: PathLike | ArpaModel | None, grammar: Any
 ) -> ArpaModel | WordAcceptor:
+    if (lm is None) == (grammar is None):
+        given = "neither lm nor grammar is" if lm is None else "both lm and grammar are"
+        raise OptionError(f"{given} given, expected one of them")
     if lm is None:
-        if grammar is None:
-            raise OptionError("neither lm nor grammar is given, expected one of them")
         return read_grammar(grammar)
-    if grammar is not None:
-        raise OptionError("both lm and grammar are given, expected one of them")
     return lm if isinstance(lm, ArpaModel) else read_arpa(lm)
 
 
@@ -259,7 +267,7 @@ def _usable(
 ) -> Lexicon:
     """The entries whose words the grammar can have."""
     if isinstance(model, WordAcceptor):
-        return lexicon.restrict(model.vocabulary)[0]
+        return lexicon.restrict(frozenset(model.words[1:]))[0]
     return sayable(lexicon, model.index, unk_cost)
 
 
@@ -284,11 +292,9 @@ def _word_costs(
     """Unigram costs, `GraphInfo.word_cost`; none of a user's own grammar."""
     if isinstance(model, WordAcceptor):
         return np.zeros(0, np.float32)
-    unigrams = model.ngrams[0]
     # The last one is that of words that the model lacks.
-    costs = np.full(len(model.words) + 1, np.inf, np.float32)
-    costs[unigrams.words[:, 0]] = unigrams.cost
-    costs[-1] = np.inf if unk_cost is None else unk_cost
+    unknown = np.float32(np.inf if unk_cost is None else unk_cost)
+    costs = np.append(model.ngrams[0].cost, unknown)
     found = costs[[model.index.get(word, -1) for word in words]]
     found[0] = np.inf
     return found

@@ -71,24 +71,18 @@ class GraphInfo:
     marks_repeats: bool = False
     # float32 [W], unigram cost of each word, nats, `inf` where unknown; empty without a
     # language model
-    word_cost: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    word_cost: np.ndarray = field(
+        default_factory=lambda: np.zeros(0, np.float32), repr=False
+    )
     # Probability of an optional silence whose costs are on the arcs; None if unknown
     silence_prob: float | None = None
-
-    def __repr__(self) -> str:
-        """All of it, of the costs of words only whether they are there."""
-        costs = f"{len(self.word_cost):,} words" if len(self.word_cost) else "unknown"
-        return (
-            f"GraphInfo(topology={self.topology!r}, marks_repeats={self.marks_repeats},"
-            f" word_cost: {costs}, silence_prob={self.silence_prob})"
-        )
 
 
 NO_STATE = -1
 """Number that stands for no state."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OovExits:
     """States in which an OOV word may begin, and the states to which they return."""
 
@@ -105,5 +99,4 @@ class OovExits:
         return len(self.state)
 
     def __repr__(self) -> str:
-        """Show the number of states with OOV exits, and their costs."""
         return f"OovExits(in {len(self):,} states, word_cost={self.word_cost:g})"

@@ -51,10 +51,8 @@ def check_fst(
     columns = {name: getattr(fst, name) for name in ("olabel", "nextstate", "cost")}
     for name, column in (columns | {"repeat": repeat}).items():
         if column is not None and len(column) != arcs:
-            raise GraphError(
-                f"{len(column)} values in {name!r}, {arcs} in 'ilabel', expected one "
-                "per arc"
-            )
+            found = f"{len(column)} values in {name!r}, {arcs} in 'ilabel'"
+            raise GraphError(f"{found}, expected one per arc")
     check_splits("row splits", fst.state_arc_splits, states, arcs)
     if not 0 <= fst.start < states:
         raise GraphError(f"start state {fst.start}, expected one of {states} states")
@@ -120,13 +118,10 @@ def check_vocabulary(vocabulary: Vocabulary) -> None:
 def check_info(info: GraphInfo, vocabulary: Vocabulary) -> None:
     """Check that the facts of a graph go with its vocabulary."""
     if info.topology not in ("", *TOPOLOGIES):
-        expected = ", ".join(map(repr, TOPOLOGIES))
-        raise GraphError(f"topology {info.topology!r}, expected one of {expected}")
-    costs, num_words = info.word_cost, len(vocabulary.words)
-    if len(costs) not in (0, num_words) or np.isnan(costs).any():
-        raise GraphError(
-            f"{len(costs)} costs of words, expected {num_words} numbers, or none"
-        )
+        raise GraphError(f"topology {info.topology!r}, expected one of {TOPOLOGIES}")
+    costs, words = info.word_cost, len(vocabulary.words)
+    if len(costs) not in (0, words) or np.isnan(costs).any():
+        raise GraphError(f"{len(costs)} costs of words, expected {words} numbers or 0")
     silence, num_fillers = info.silence_prob, len(vocabulary.separators)
     if silence is not None and not (0 < silence < 1 and num_fillers == 1):
         raise GraphError(
@@ -143,9 +138,8 @@ def check_exits(exits: OovExits, num_states: int, num_tokens: int) -> None:
     sizes = len(exits.last), len(exits.cost), len(exits.return_state)
     expected = len(exits), len(exits), num_tokens + 1
     if sizes != expected:
-        raise GraphError(
-            f"OOV exits with {sizes} labels, costs and returns, expected {expected}"
-        )
+        found = f"OOV exits with {sizes} labels, costs and returns"
+        raise GraphError(f"{found}, expected {expected}")
     check_range("state with an OOV exit", exits.state, 0, num_states - 1)
     check_range("label before an OOV exit", exits.last, 0, num_tokens)
     check_range("state to return to", exits.return_state, NO_STATE, num_states - 1)
@@ -160,12 +154,9 @@ def _check_open_word(vocabulary: Vocabulary) -> None:
     word, kind, token_cost, word_cost = vocabulary.open_word
     words = vocabulary.words
     if not 0 < word < len(words) or words[word] != OPEN_WORD:
-        raise GraphError(
-            f"open words with label {word}, expected that of {OPEN_WORD!r}"
-        )
+        raise GraphError(f"open words have label {word}, expected {OPEN_WORD!r}'s")
     if kind not in KINDS:
-        expected = ", ".join(map(repr, KINDS))
-        raise GraphError(f"open words of {kind!r}, expected one of {expected}")
+        raise GraphError(f"open words of {kind!r}, expected one of {KINDS}")
     if not 0 <= token_cost <= -LEAST_COST:
         raise GraphError(f"tokens of open words cost {token_cost}, expected 0 or more")
     if word_cost is not None and not abs(word_cost) <= -LEAST_COST:

@@ -28,7 +28,6 @@ from wfstdec.graph.arcs import ARC, CARRIES_WORD, LEADS_TO_EPSILON, REPEAT, OovE
 from wfstdec.graph.checks import MAX_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined, jit, read_only
-from wfstdec.jit.sorting import counted
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import OovWords
 
@@ -65,75 +64,56 @@ class Edges(NamedTuple):
     bonus: np.ndarray  # float32 [E]
 
 
-@jit
-def make_edges(label, word, splits, cost, bonus):
-    """The trie of pronunciations that are sorted by tokens, then by words."""
-    # Nodes, and the edges of a node, are in the order in which these make them.
-    # `label`: int32, the ilabels of their tokens. `word`, `cost`, `bonus`: [P].
-    size = len(label)
-    source, edge_label = np.empty(size, np.int32), np.empty(size, np.int32)
-    node, pron = np.empty(size, np.int32), np.empty(size, np.int32)
-    node_label, only = np.empty(size, np.int32), np.empty(size, np.int32)
-    least, top = np.empty(size, np.float32), np.empty(size, np.float32)
-    path = np.empty(size + 1, np.int32)  # the nodes of the pronunciation before
-    path[0] = _ROOT
-    num_nodes, num_edges, depth_before = 0, 0, 0
-    for p in range(len(word)):
-        begin, length = splits[p], splits[p + 1] - splits[p]
-        depth = 0
-        # Sorted pronunciations share prefixes with their neighbours alone. The last
-        # token stays an edge to a leaf, whatever begins like it: a word ends there.
-        while (
-            depth < min(depth_before, length - 1)
-            and label[begin + depth] == node_label[path[depth + 1]]
-        ):
-            depth += 1
-        for position in range(depth, length - 1):
-            node_label[num_nodes] = label[begin + position]
-            only[num_nodes] = word[p]
-            least[num_nodes], top[num_nodes] = cost[p], bonus[p]
-            source[num_edges] = path[position]
-            edge_label[num_edges] = label[begin + position]
-            node[num_edges], pron[num_edges] = num_nodes, p
-            path[position + 1] = num_nodes
-            num_edges += 1
-            num_nodes += 1
-        # Costs and bonuses are pushed towards the root: an edge is charged the least
-        # that follows, credited the most.
-        for position in range(1, length):
-            at = path[position]
-            least[at], top[at] = min(least[at], cost[p]), max(top[at], bonus[p])
-            if only[at] != word[p]:
-                only[at] = _SEVERAL
-        source[num_edges] = path[length - 1]
-        edge_label[num_edges] = label[begin + length - 1]
-        node[num_edges], pron[num_edges] = _LEAF, p
-        num_edges += 1
-        depth_before = length - 1
-    starts, by_source = counted(source[:num_edges] + 1, num_nodes + 1)
-    edges = Edges(
-        node_label[:num_nodes].copy(),
-        starts.astype(np.int32),
-        edge_label[by_source],
-        node[by_source],
-        np.empty(num_edges, np.int32),
-        np.empty(num_edges, np.float32),
-        np.empty(num_edges, np.float32),
+def make_edges(words: OovWords, cost: np.ndarray) -> Edges:
+    """The trie of pronunciations; `cost`: float32 [P]."""
+    lengths = np.diff(words.splits)
+    depth = np.arange(lengths.max(initial=0))
+    table = np.full((len(lengths), len(depth)), -1, np.int32)
+    table[depth < lengths[:, None]] = words.tokens
+    order = np.lexsort((words.word, *table.T[::-1]))
+    table, lengths = table[order], lengths[order]
+    word, cost, bonus = words.word[order], cost[order], words.bonus[order]
+    # Sorted pronunciations share prefixes with their neighbours alone. The last token
+    # stays an edge to a leaf, whatever begins like it: a word ends there.
+    common = np.cumprod(table[1:] == table[:-1], axis=1).sum(axis=1)
+    shared = np.zeros(len(lengths), np.int64)
+    shared[1:] = np.minimum(common, np.minimum(lengths[1:], lengths[:-1]) - 1)
+    inner = depth < lengths[:, None] - 1
+    is_new = inner & (depth >= shared[:, None])
+    number = np.cumsum(is_new).reshape(is_new.shape) - 1
+    node = np.maximum.accumulate(np.where(is_new, number, _ROOT), axis=0)
+    # Costs and bonuses are pushed towards the root: an edge is charged the least that
+    # follows, credited the most. The root, -1, stands behind all nodes.
+    num_nodes, at, row = int(is_new.sum()), node[inner], np.nonzero(inner)[0]
+    least, top = np.zeros((2, num_nodes + 1), np.float32)
+    first, last = np.zeros((2, num_nodes + 1), np.int32)
+    least[:-1], top[:-1], first[:-1] = np.inf, -np.inf, np.iinfo(np.int32).max
+    np.minimum.at(least, at, cost[row])
+    np.maximum.at(top, at, bonus[row])
+    np.minimum.at(first, at, word[row])
+    np.maximum.at(last, at, word[row])
+    only = np.where(first == last, first, _SEVERAL)
+    only[-1] = _SEVERAL
+    # Edges are numbered by the nodes that they leave, then as they came up.
+    p, d = np.nonzero(is_new | (depth == lengths[:, None] - 1))
+    source = np.where(d > 0, node[p, d - 1], _ROOT)
+    by_source = np.argsort(source, kind="stable")
+    p, d, source = p[by_source], d[by_source], source[by_source]
+    is_leaf = d == lengths[p] - 1
+    to = np.where(is_leaf, _LEAF, node[p, d]).astype(np.int32)
+    # A word stands on the first edge from which it alone can follow.
+    own = np.where(is_leaf, word[p], only[to])
+    is_known = (only[source] != _SEVERAL) | (own == _SEVERAL)
+    splits = np.searchsorted(source, np.arange(_ROOT, num_nodes + 1))
+    return Edges(
+        node_label=ilabel_of(table[is_new]),
+        splits=splits.astype(np.int32),
+        label=ilabel_of(table[p, d]),
+        node=to,
+        word=np.where(is_known, 0, own).astype(np.int32),
+        cost=np.where(is_leaf, cost[p], least[to]) - least[source],
+        bonus=np.where(is_leaf, bonus[p], top[to]) - top[source],
     )
-    for i in range(num_edges):
-        e = by_source[i]
-        u, v, p = source[e], node[e], pron[e]
-        # A word stands on the first edge from which it alone can follow.
-        before, paid, known = np.float32(0), np.float32(0), False
-        if u != _ROOT:
-            before, paid, known = least[u], top[u], only[u] != _SEVERAL
-        edge_cost, edge_bonus, edge_word = cost[p], bonus[p], word[p]
-        if v != _LEAF:
-            edge_cost, edge_bonus, edge_word = least[v], top[v], only[v]
-        edges.word[i] = 0 if known or edge_word == _SEVERAL else edge_word
-        edges.cost[i] = np.float32(edge_cost - before)
-        edges.bonus[i] = np.float32(edge_bonus - paid)
-    return edges
 
 
 @inlined
@@ -245,9 +225,8 @@ def make_overlay(graph: PackedGraph, words: OovWords, cost: np.ndarray) -> Overl
     """Lay out OOV words for a graph with OOV exits; their order does not matter."""
     # `cost`: float32 [P] of each pronunciation, in addition to that of the exit.
     exits = exits_of(graph)
-    edges = make_edges(*_by_tokens(words, cost))
     arcs, bonus, splits, epsilons, num_entry_arcs = lay_out(
-        _shape_of(graph, exits), edges
+        _shape_of(graph, exits), make_edges(words, cost)
     )
     if graph.num_arcs + len(arcs) > MAX_ARCS:
         raise GraphError(
@@ -293,21 +272,4 @@ def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
         exit_cost=read_only(exits.cost),
         return_state=read_only(exits.return_state),
         return_flags=read_only(flags),
-    )
-
-
-def _by_tokens(words: OovWords, cost: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The arguments of `make_edges`."""
-    lengths = np.diff(words.splits)
-    width = int(lengths.max(initial=0))
-    table = np.full((len(lengths), width), -1, np.int32)
-    table[np.arange(width) < lengths[:, None]] = words.tokens
-    order = np.lexsort((words.word, *table.T[::-1]))
-    table = table[order]
-    return (
-        ilabel_of(table[table >= 0]),
-        words.word[order],
-        np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int32),
-        cost[order],
-        words.bonus[order],
     )

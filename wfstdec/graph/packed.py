@@ -10,7 +10,6 @@ bad graph: packing and loading check every invariant listed at `PackedGraph`.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -30,16 +29,10 @@ from wfstdec.graph.arcs import (
     GraphInfo,
     OovExits,
 )
-from wfstdec.graph.product import (
-    Product,
-    arc_splits,
-    compose,
-    product_from,
-    product_of,
-)
+from wfstdec.graph.product import Product, arc_splits, compose, product_from, product_of
 from wfstdec.text.display import html_table
-from wfstdec.text.files import reading
-from wfstdec.text.loading import word_ids
+from wfstdec.text.files import PathLike, reading
+from wfstdec.text.lexicon import word_ids
 from wfstdec.text.tokens import EPSILON, TokenTable, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 
@@ -221,7 +214,7 @@ class PackedGraph:
             cost=np.ascontiguousarray(self.arcs["cost"]),
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write the graph as `.npz`, whole or not at all.
 
         A product of T and rows of LG is written as these, if that is the less.
@@ -284,7 +277,7 @@ class _StoredGraph(PackedGraph):
         return len(self.arcs) if product is None else int(arc_splits(product)[-1])
 
 
-def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
+def load_graph(path: PathLike) -> PackedGraph:
     """Read a graph that `PackedGraph.save` wrote, and check it.
 
     Raises:
@@ -297,25 +290,24 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
         graph_checks.check_dtypes(arrays)
         oov_exits = packed_file.exits_from(arrays)
         if "lg_arcs" in arrays:
-            return _stored(arrays, fingerprint, (vocabulary, info, oov_exits))
+            return _stored(arrays, fingerprint, vocabulary, info, oov_exits)
         rows = arrays["arcs"], arrays["state_arc_splits"], arrays["final_cost"]
         graph = _checked(rows, None, vocabulary, info, oov_exits)
     # Invariants hold for many wrong graphs too: one changed cost breaks none.
     if graph.fingerprint != fingerprint:
-        raise GraphError(
-            f"{path}: fingerprint {graph.fingerprint!r}, the header says "
-            f"{fingerprint!r}: the file is damaged; build the graph again"
-        )
+        damaged = "another fingerprint: the file is damaged; build the graph again"
+        raise GraphError(f"{path}: {damaged}")
     return graph
 
 
 def _stored(
     arrays: dict[str, np.ndarray],
     fingerprint: str,
-    facts: tuple[Vocabulary, GraphInfo, OovExits | None],
+    vocabulary: Vocabulary,
+    info: GraphInfo,
+    oov_exits: OovExits | None,
 ) -> PackedGraph:
     """Check rows of LG, by the part of T o LG that leads everywhere."""
-    vocabulary, info, oov_exits = facts
     blank, num_tokens = ilabel_of(vocabulary.tokens.blank), len(vocabulary.tokens)
     product = product_from(arrays, blank, num_tokens)
     del arrays["lg_arcs"], arrays["lg_epsilons"]  # they were copied into one array

@@ -24,7 +24,7 @@ from numpy import float32, int64, uint32
 
 from wfstdec.errors import GraphError
 from wfstdec.graph.arcs import ARC, LABEL_MASK, LEADS_TO_EPSILON, REPEAT
-from wfstdec.graph.checks import check_splits
+from wfstdec.graph.checks import check_range, check_splits
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.text.tokens import ilabel_of
 
@@ -120,21 +120,17 @@ def product_from(arrays: dict[str, np.ndarray], blank: int, num_tokens: int) -> 
     num_states, num_rows = len(product.kind), len(product.row_splits) - 1
     if not len(product.token) == len(product.row) == num_states > 0:
         raise GraphError(f"{len(product.token)} tokens of {num_states} states")
+    check_range("row of a state", product.row, 0, num_rows - 1)
+    check_range("kind of a state", product.kind, 0, TO_HUB)
+    check_range("token before a state", product.token, 0, LABEL_MASK)
+    check_range("nextstate of LG", product.arcs["nextstate"], 0, num_states - 1)
+    check_range("nextstate of LG", product.epsilons["nextstate"], 0, num_states - 1)
     check_splits("splits of rows", product.row_splits, num_rows, len(product.arcs))
     splits = np.concatenate([[0], np.cumsum(product.num_epsilons, dtype=np.int64)])
     check_splits("epsilon arcs", splits, num_states, len(product.epsilons))
-    if product.row.min() < 0 or product.row.max() >= num_rows:
-        raise GraphError(f"a state of row {product.row.max()}, expected {num_rows}")
     has_row = product.row[(product.kind == AFTER_BLANK) | (product.kind == NO_BLANK)]
     of_row = np.bincount(has_row, minlength=num_rows)
-    if product.kind.max() > TO_HUB or not (of_row == 1).all():
-        raise GraphError("rows of LG without a state each")
-    if product.token.min() < 0 or product.token.max() > LABEL_MASK:
-        raise GraphError(f"a state after token {product.token.max()}")
-    for name in ("arcs", "epsilons"):
-        if getattr(product, name)["nextstate"].max(initial=0) >= num_states:
-            raise GraphError(f"{name} of LG lead beyond {num_states} states")
-    if not _is_complete(product):
+    if not (of_row == 1).all() or not _is_complete(product):
         raise GraphError("rows of LG and states of T that do not belong together")
     return product
 

@@ -44,7 +44,7 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.paths.hypotheses import LmCosts, PathReader, Reader
 from wfstdec.search.paths.tokens import TokenPath
 from wfstdec.search.paths.words import BARE, Cutter
-from wfstdec.text.loading import AUTO, TokensLike, load_tokens, separator_of
+from wfstdec.text.lexicon import AUTO, TokensLike, load_tokens, separator_of
 from wfstdec.text.vocabulary import Vocabulary
 
 

@@ -105,22 +105,20 @@ def _read(path: PathLike, key: str, number: str) -> BoostFile:
         if not cells and _ENDS_IN_NUMBER.search(text):
             unclear.append(f"{text!r} ({place})")
     if unclear:
-        warnings.warn(
+        text = (
             f"{len(unclear)} phrases end in a number and have no {number}: "
             f"{first_of(unclear, str)}; expected a tab before the number if it is the "
-            f"{number}, behind it if it is not",
-            BoostWarning,
-            stacklevel=3,
+            f"{number}, behind it if it is not"
         )
+        warnings.warn(text, BoostWarning, stacklevel=3)
     return BoostFile(common)
 
 
 def boosts_of(given: Any, place: str = "boosts") -> Numbers:
     """Check the boosts of one utterance, as a JSON line has them behind `"boosts"`."""
     if not isinstance(given, dict | list):
-        raise BoostError(
-            f"{place}: found {given!r}, expected words, or word to bonus (nats)"
-        )
+        expected = "expected words, or word to bonus (nats)"
+        raise BoostError(f"{place}: found {given!r}, {expected}")
     known: dict[str, Any] = {}
     for word, value in _listed(given, place, _WORDS[0]):
         _add(known, word, value, place, _WORDS[1])
@@ -145,7 +143,8 @@ def read_phrases(path: PathLike) -> list[str]:
     lines = _numbered_lines(path)
     if _are_json(lines):
         with reading(path, "list"):
-            kind = _WORDS if _is_of_words(lines[0][1]) else _PHRASES
+            first = json.loads(lines[0][1])
+            kind = _PHRASES if "phrases" in first else _WORDS
             lists = _read_json(lines, *kind)
         phrases = list(chain(lists.common, *lists.own.values()))
     else:
@@ -167,15 +166,6 @@ def _numbered_lines(path: PathLike) -> list[tuple[str, str]]:
 
 def _are_json(lines: list[tuple[str, str]]) -> bool:
     return bool(lines) and lines[0][1].lstrip().startswith("{")
-
-
-def _is_of_words(line: str) -> bool:
-    """Tell whether a JSON line has a list of words; malformed ones raise when read."""
-    try:
-        found = json.loads(line)
-    except json.JSONDecodeError:
-        return False
-    return isinstance(found, dict) and not found.keys().isdisjoint((_WORDS[0], "text"))
 
 
 def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostFile:
@@ -231,7 +221,7 @@ def _listed(given: Any, place: str, key: str) -> list[tuple[str, Any]]:
     if isinstance(given, dict):
         return list(given.items())
     if key == "phrases":
-        return [(str(one), 1.0) for one in dict.fromkeys(map(str, given))]
+        return [(one, 1.0) for one in dict.fromkeys(map(str, given))]
     entries = [
         _entry(one, place) if isinstance(one, dict) else str(one) for one in given
     ]

@@ -166,8 +166,8 @@ class Journal:
             called = self._restart.called
             raise OptionError(
                 f"{self.path} is of a run that was stopped after {count} utterances, "
-                f"expected {called('resume')} to continue, or "
-                f"{called('overwrite')} to restart"
+                f"expected {called('resume')} to continue, or {called('overwrite')} to "
+                "restart"
             )
         check_same(self._header, header, self.path, self._restart)
         for final in self._finals:
@@ -243,12 +243,12 @@ def check_same(
         found.append(f"files {files}, was {was}")
     settings = now["settings"], before.get("settings", {})
     for name in dict.fromkeys(itertools.chain(*settings)):
-        new, old = (one.get(name) for one in settings)
-        if _is_file(new) and _is_file(old) and new["path"] == old["path"]:
-            if new["digest"] != old["digest"]:
-                found.append(f"{new['path']} has other contents")
-        elif _value(new) != _value(old):
-            found.append(f"{called(name)} {_text(new)}, was {_text(old)}")
+        (new, value), (old, other) = (_shown(one.get(name)) for one in settings)
+        # Of files the contents count, not the place.
+        if value != other and new == old:
+            found.append(f"{new} has other contents")
+        elif value != other:
+            found.append(f"{called(name)} {new}, was {old}")
     if found:
         raise OptionError(
             f"{place} is of a run that differs: {'; '.join(found)}; expected the same "
@@ -320,19 +320,11 @@ def _sync_folder(folder: Path) -> None:
             os.close(opened)
 
 
-def _value(setting: Any) -> Any:
-    """The part of a setting to compare: of a file its contents, not its place."""
-    return setting["digest"] if _is_file(setting) else setting
-
-
-def _is_file(setting: Any) -> bool:
-    return isinstance(setting, dict) and "digest" in setting
-
-
-def _text(setting: Any) -> str:
-    if _is_file(setting):
-        return setting["path"]
-    return "none" if setting is None else str(setting)
+def _shown(setting: Any) -> tuple[str, Any]:
+    """A setting as text, a file by its path; the part of it to compare."""
+    if isinstance(setting, dict) and "digest" in setting:
+        return setting["path"], setting["digest"]
+    return "none" if setting is None else str(setting), setting
 
 
 def _json(fields: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 from wfstdec.errors import FormatError, LatticeError, OptionError
-from wfstdec.fst.openfst import FST_MAGIC, Cursor, FstContent, format_fst, header_of
+from wfstdec.fst.openfst import Cursor, FstContent, format_fst, header_of
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT, FstArrays
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.records import record
@@ -313,14 +313,11 @@ def _weight_of(text: str) -> Weight:
 
 def _read_binary(cursor: Cursor) -> CompactLattice:
     """Read an OpenFst file with weights of Kaldi's."""
-    if cursor.number("<i") != FST_MAGIC:
-        raise ValueError("no OpenFst file")
-    kind, arc_type = cursor.string(), cursor.string()
+    kind, arc_type, _, flags, start, num_states, _ = cursor.header()
     if kind != "vector" or arc_type not in (_LATTICE, _COMPACT):
         raise ValueError(
             f"{kind!r} with arcs {arc_type!r}, not {_LATTICE!r} or {_COMPACT!r}"
         )
-    _, flags, _, start, num_states, _ = cursor.numbers("<iiQqqq")
     if flags or start or num_states < 1:
         raise ValueError(f"symbol tables, no states, or start state {start}, not 0")
     is_compact = arc_type == _COMPACT

@@ -27,8 +27,11 @@ from wfstdec.text.files import PathLike, read_lines, reading
 BINARY_MARK = b"\0B"
 _OFFSET = re.compile(r"(.+):(\d+)")
 
+Load = Callable[[], np.ndarray]
+Entries = Iterator[tuple[str, Load]]
 
-def read_ark(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+
+def read_ark(path: Path) -> Entries:
     """Yield each utterance of a binary ark and a function that gives its matrix."""
     with reading(path, "ark", "a Kaldi ark"), path.open("rb") as file:
         while True:
@@ -40,7 +43,7 @@ def read_ark(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
             yield utterance, partial(np.asarray, matrix)
 
 
-def read_scp(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+def read_scp(path: Path) -> Entries:
     """Yield each utterance of an scp and a function that reads its matrix, in order."""
     for utterance, ark, offset in scp_entries(path):
         place = f"{ark}:{offset}: {utterance}"
@@ -99,11 +102,6 @@ def _read_matrix(file: BinaryIO, place: str) -> np.ndarray:
     return np.array(matrix)  # kaldiio's are read-only
 
 
-Utterances = Iterator[tuple[str, np.ndarray]]
-Load = Callable[[], np.ndarray]
-Entries = Iterator[tuple[str, Load]]
-
-
 @dataclass(frozen=True)
 class LogprobReader:
     """The utterances of a file or folder; each iteration opens it again."""
@@ -114,7 +112,7 @@ class LogprobReader:
     _read: Callable[[Path], Entries]
     _left_out: frozenset[str] = frozenset()
 
-    def __iter__(self) -> Utterances:
+    def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
         """Yield `(utterance, logprobs [T, V])`, lazily, each checked."""
         for utterance, load in self.entries():
             yield utterance, load()
@@ -125,16 +123,12 @@ class LogprobReader:
         # as an ark: the function is called before the next entry is read, or never.
         seen: set[str] = set()
         for utterance, load in self._read(self.path):
+            place = f"{self.path}: utterance {utterance!r}"
             if utterance in seen:
-                raise FormatError(
-                    f"{self.path}: utterance {utterance!r} twice, expected once"
-                )
+                raise FormatError(f"{place} twice, expected once")
             # One word, or the result files could not be read back.
             if utterance.split() != [utterance]:
-                raise FormatError(
-                    f"{self.path}: utterance id {utterance!r}, expected one without "
-                    "white space"
-                )
+                raise FormatError(f"{place}, expected an id without white space")
             seen.add(utterance)
             if utterance not in self._left_out:
                 yield utterance, partial(checked, load, f"{self.path}: {utterance}")

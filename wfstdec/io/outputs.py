@@ -101,17 +101,17 @@ def open_results(
     restart = restart or Restart()
     target = _Target(path, format, write, num_utterances, restart)
     files = target.files(beside)
-    with ExitStack() as stack:
-        if files is None:
-            results = stack.enter_context(_streamed(target, beside))
+    if files is None:
+        opened = _streamed(target, beside)
+    else:
+        wanted = {**(settings or {}), **restart.settings}
+        if target.folder is not None:
+            place = target.folder / "wfstdec.journal"
         else:
-            wanted = {**(settings or {}), **restart.settings}
-            if target.folder is not None:
-                place = target.folder / "wfstdec.journal"
-            else:
-                place = files[0].with_name(f"{files[0].name}.journal")
-            journal = Journal(place, files, wanted, restart)
-            results = stack.enter_context(_journaled(target, journal, beside))
+            place = files[0].with_name(f"{files[0].name}.journal")
+        journal = Journal(place, files, wanted, restart)
+        opened = _journaled(target, journal, beside)
+    with opened as results:
         try:
             yield results
         except BaseException as error:
@@ -191,21 +191,15 @@ class _Target:
             return None
         if path.exists() and not path.is_dir() and not path.is_file():
             return None  # a device, or a FIFO
-        try:
+        with writing(path):
             path.mkdir(exist_ok=True)
-        except OSError as error:
-            raise FormatError(
-                f"{path}: cannot be made a folder: {error.strerror}"
-            ) from error
         return path
 
     def _write_alone(self, utterance: str, found: Any) -> None:
         assert self.folder is not None
         if Path(utterance).name != utterance:
-            raise FormatError(
-                f"utterance {utterance!r} for a file in {self.folder}, expected a name "
-                "that a file can have"
-            )
+            place = f"utterance {utterance!r} for a file in {self.folder}"
+            raise FormatError(f"{place}, expected a name that a file can have")
         name = f"{utterance}{ENDINGS[self.format]}"
         with atomic_write(self.folder / name, "w") as file:
             file.write(self.text_of(utterance, found))

@@ -1,10 +1,13 @@
-"""Hypotheses and alignments as text: plain, JSON lines, CTM, subtitles, TextGrid.
+"""Hypotheses and alignments as text, and transcripts and confidences read from it.
 
     write = result_writer("ctm")                    # alignment_writer for alignments
     write(utterance, [hypothesis])                  # the text of an utterance
 
-`FORMATS` is the one list of formats: the command line offers what it has. Files are
-opened by `wfstdec.io.outputs`.
+    references = read_text("dev.txt")               # `utterance words...` a line
+    read_confidences("hyp.ctm")["utt1"]             # [("hello", 0.93), ...]
+
+Texts are plain, JSON lines, CTM, subtitles or TextGrids. `FORMATS` is the one list of
+formats: the command line offers what it has. Files are opened by `wfstdec.io.outputs`.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from wfstdec.align.alignment import Alignment, Misfit
-from wfstdec.errors import OptionError
+from wfstdec.errors import FormatError, OptionError
 from wfstdec.io.subtitles import (
     SUBTITLES,
     SubtitleOptions,
@@ -26,7 +30,7 @@ from wfstdec.io.subtitles import (
     vtt_text,
 )
 from wfstdec.search.hypothesis import Hypothesis, Token, Word
-from wfstdec.text.files import PathLike
+from wfstdec.text.files import PathLike, atomic_write, read_lines, reading
 
 
 def text_line(utterance: str, hypothesis: Hypothesis) -> str:
@@ -72,7 +76,7 @@ ENDINGS |= {"text": ".txt", "textgrid": ".TextGrid"}
 """Endings of file names by format."""
 
 NBEST_FORMATS: dict[str, Callable[[str, Sequence[Hypothesis]], str]] = {
-    "jsonl": nbest_json_line,
+    "jsonl": nbest_json_line
 }
 """Formatters of several hypotheses, by the formats that can hold them."""
 
@@ -134,37 +138,32 @@ _DIGITS = 6  # frame * shift leaves more, like 0.6000000000000001
 
 def alignment_json_line(utterance: str, alignment: Alignment) -> str:
     """Format a JSON object: words, tokens, times, confidences, misfits, costs."""
-    cost, excess = alignment.total_cost, alignment.excess
+    columns = alignment.words, alignment.positions, alignment.word_tokens
+    words: list[dict[str, Any]] = []
+    for word, position, (first, end) in zip(*columns, strict=True):
+        own = [{"token": t.text, **_times(t)} for t in alignment.tokens[first:end]]
+        words.append({"word": word.text, "position": position, **_times(word)})
+        words[-1]["tokens"] = own
     fields = {
         "id": utterance,
         "text": alignment.text,
-        "words": [
-            {
-                "word": word.text,
-                "position": position,
-                **_times(word),
-                "tokens": [
-                    {"token": token.text, **_times(token)}
-                    for token in alignment.tokens[first:end]
-                ],
-            }
-            for word, position, (first, end) in zip(
-                *(alignment.words, alignment.positions, alignment.word_tokens),
-                strict=True,
-            )
-        ],
+        "words": words,
         "fits": alignment.fits,
         "misfits": [
             {name: getattr(one, name) for name in _OF_MISFITS} | _times(one)
             for one in alignment.misfits
         ],
-        "total_cost": float(cost) if math.isfinite(cost) else None,
-        "excess": float(excess) if math.isfinite(excess) else None,
+        "total_cost": _finite(alignment.total_cost),
+        "excess": _finite(alignment.excess),
         "exact": alignment.exact,
         "reached_end": alignment.reached_end,
         "num_frames": int(alignment.num_frames),
     }
     return _json(fields)
+
+
+def _finite(cost: float) -> float | None:
+    return float(cost) if math.isfinite(cost) else None
 
 
 def alignment_writer(
@@ -185,3 +184,60 @@ def _times(item: Word | Token | Misfit) -> dict[str, float | None]:
         "end_s": round(float(item.end_s), _DIGITS),
         "confidence": None if confidence is None else round(confidence, _DIGITS),
     }
+
+
+_SPACES = re.compile("[ \t]+")  # as in lexicons: other white space may be in words
+
+
+def read_text(path: PathLike) -> dict[str, tuple[str, ...]]:
+    """Read the words of each utterance, in file order; an id alone has no words."""
+    transcripts: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        utterance, *words = _SPACES.split(line.strip(" \t"))
+        if not utterance:
+            continue
+        if utterance in transcripts:
+            raise FormatError(
+                f"{path}:{number}: utterance {utterance!r} a second time, expected once"
+            )
+        transcripts[utterance] = tuple(words)
+    if not transcripts:
+        raise FormatError(f"{path}: no lines, expected 'utterance words...'")
+    return transcripts
+
+
+def write_text(path: PathLike, transcripts: Mapping[str, Iterable[str]]) -> None:
+    """Write what `read_text` reads, whole or not at all."""
+    with atomic_write(path, "w") as file:
+        for utterance, words in transcripts.items():
+            file.write(" ".join((utterance, *words)) + "\n")
+
+
+Confidences = dict[str, list[tuple[str, float]]]
+
+
+def read_confidences(path: PathLike) -> Confidences:
+    """Read words with confidences by utterance, from CTM or JSON lines."""
+    found: Confidences = {}
+    expected = "words with confidences of `wfstdec decode --confidence`"
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        with reading(f"{path}:{number}", f"line {line[:60]!r}", expected):
+            if line.startswith("{"):
+                fields = json.loads(line)
+                words = [(one["word"], one["confidence"]) for one in fields["words"]]
+                utterance = fields["id"]
+            else:  # CTM; words may have other white space in them
+                utterance, _, _, _, word, share = line.split(" ")
+                words = [(word, share)]
+            pairs = [(str(word), _share(share)) for word, share in words]
+        found.setdefault(str(utterance), []).extend(pairs)
+    return found
+
+
+def _share(text: str | float) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError(text)
+    return value

@@ -28,7 +28,7 @@ from wfstdec.errors import LatticeError, naming
 from wfstdec.graph import file as packed_file
 from wfstdec.graph.checks import check_info, check_vocabulary
 from wfstdec.lattice.arrays import Lattice, LatticeScales, check_lattice
-from wfstdec.text.files import atomic_write, reading
+from wfstdec.text.files import PathLike, atomic_write, reading
 from wfstdec.text.vocabulary import Vocabulary
 
 FORMAT_VERSION = 2
@@ -65,7 +65,7 @@ class GrowingFile(ABC):
 
     note: Any  # What `begin` must know of the utterance that was written last, as JSON
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: PathLike) -> None:
         self.path = path
         self._stack = ExitStack()
 
@@ -93,7 +93,7 @@ class GrowingFile(ABC):
 class LatticeWriter(GrowingFile):
     """Writes lattices; a `GrowingFile`."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: PathLike) -> None:
         super().__init__(path)
         self._header: list[dict[str, Any]] = []
         self._tables: Vocabulary | None = None
@@ -176,7 +176,7 @@ class LatticeFile(Mapping[str, Lattice]):
         LatticeError: It is of another version, or damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: PathLike) -> None:
         self.path = path
         with reading(path, *_READABLE):
             self._zip = zipfile.ZipFile(path)
@@ -245,9 +245,7 @@ class LatticeFile(Mapping[str, Lattice]):
             return {name: file[name] for name in file.files}
 
 
-def save_lattices(
-    path: str | os.PathLike[str], lattices: Mapping[str, Lattice]
-) -> None:
+def save_lattices(path: PathLike, lattices: Mapping[str, Lattice]) -> None:
     """Write lattices by utterance id, the file whole or not at all.
 
     Raises:
@@ -259,7 +257,7 @@ def save_lattices(
             write(utterance, lattice)
 
 
-def open_lattices(path: str | os.PathLike[str]) -> LatticeFile:
+def open_lattices(path: PathLike) -> LatticeFile:
     """The lattices of a file by utterance id; errors as of `LatticeFile`."""
     return LatticeFile(path)
 

@@ -22,9 +22,9 @@ from wfstdec.lm.on_demand import UNK, OnDemandLM, UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.files import reading
 from wfstdec.text.kenlm import check_probing, read_kenlm_header, read_kenlm_words
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.loading import (
+from wfstdec.text.lexicon import (
     AUTO,
+    Lexicon,
     TokensLike,
     load_lexicon,
     load_tokens,

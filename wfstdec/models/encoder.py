@@ -32,7 +32,7 @@ from wfstdec.errors import (
     ShapeError,
 )
 from wfstdec.text.files import PathLike, reading
-from wfstdec.text.loading import load_tokens
+from wfstdec.text.lexicon import load_tokens
 from wfstdec.text.tokens import TokenTable, token_table
 
 SHORTEST_S = 0.1

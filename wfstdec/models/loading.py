@@ -42,7 +42,7 @@ from wfstdec.models.onnx_asr_models import (
 )
 from wfstdec.models.streaming_onnx import load_streaming_onnx, streaming_form
 from wfstdec.text.files import PathLike
-from wfstdec.text.loading import load_tokens
+from wfstdec.text.lexicon import load_tokens
 from wfstdec.text.tokens import TokenTable
 
 HAMA = "1.7.0"

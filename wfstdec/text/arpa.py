@@ -23,7 +23,7 @@ from wfstdec.text import arpa_model
 from wfstdec.text.arpa_model import MAX_ORDER as MAX_ORDER
 from wfstdec.text.arpa_model import ArpaModel as ArpaModel
 from wfstdec.text.arpa_model import NgramTable as NgramTable
-from wfstdec.text.files import read_bytes, reading, unpack
+from wfstdec.text.files import PathLike, read_bytes, reading, unpack
 from wfstdec.text.kenlm import read_kenlm_header, read_kenlm_trie
 
 DATA, END = "\\data\\", "\\end\\"
@@ -32,7 +32,7 @@ _DECIMAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)")
 
 
-def read_arpa(source: str | os.PathLike[str] | IO) -> ArpaModel:
+def read_arpa(source: PathLike | IO) -> ArpaModel:
     r"""Read an ARPA file, plain or gzip, or a KenLM binary, of order 1 to 6.
 
     Accepted as other tools write it: fields between tabs or spaces, `\r\n`, blank

@@ -35,7 +35,7 @@ class NgramTable:
 class ArpaModel:
     """An ARPA file as arrays; nothing is added, dropped or sorted."""
 
-    # The unigrams, `<s>`, `</s>` and `<unk>` included where the file has them
+    # The unigrams in the order of their table, `<s>`, `</s>` and `<unk>` included
     words: tuple[str, ...]
     # One table per order; `ngrams[n - 1]` has the n-grams
     ngrams: tuple[NgramTable, ...]

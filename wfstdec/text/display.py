@@ -29,10 +29,7 @@ def shortened(text: str, most: int = 60) -> str:
 
 
 def html_table(
-    rows: Iterable[Sequence[Any]],
-    header: Sequence[str] = (),
-    *,
-    caption: str = "",
+    rows: Iterable[Sequence[Any]], header: Sequence[str] = (), *, caption: str = ""
 ) -> str:
     """A table as notebooks show it; everything is escaped."""
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""

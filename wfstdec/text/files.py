@@ -46,7 +46,7 @@ def reading(
         raise refused from error
 
 
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
+def read_bytes(path: PathLike) -> bytes:
     """All bytes of a file, unpacked when they begin as gzip does."""
     with reading(path):
         return unpack(Path(path).read_bytes(), str(path))
@@ -61,7 +61,7 @@ def unpack(data: bytes, place: str) -> bytes:
         return gzip.decompress(data)
 
 
-def read_lines(path: str | os.PathLike[str]) -> list[str]:
+def read_lines(path: PathLike) -> list[str]:
     r"""The lines of a UTF-8 text file without their ends (`\n` or `\r\n`)."""
     # Only `\n` ends a line: `str.splitlines` would cut at U+2028 and U+0085 too, which
     # are tokens in some tables. A byte-order mark is dropped.
@@ -79,7 +79,7 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO]:
+def atomic_write(path: PathLike, mode: str = "wb") -> Iterator[IO]:
     """Open a new file that takes the place of `path` when all went well."""
     # Links stay, and what they point to is replaced. What is no regular file, such as a
     # device, a FIFO or `/dev/stdout`, is written in place.
@@ -101,7 +101,7 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO]
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_folder(path: PathLike) -> Iterator[Path]:
     """Make a folder that takes the place of `path`, a folder, when all went well."""
     target = Path(os.path.realpath(path))
     with writing(path):
@@ -116,7 +116,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             shutil.rmtree(made, ignore_errors=True)
 
 
-def replaceable(path: str | os.PathLike[str]) -> Path | None:
+def replaceable(path: PathLike) -> Path | None:
     """Find the regular file, there or not yet, that a path leads to by its links."""
     # None also for a file that this process was given open: a new file in its place
     # would not be what the other end reads.
@@ -131,7 +131,7 @@ def replaceable(path: str | os.PathLike[str]) -> Path | None:
     return Path(os.path.realpath(path)) if stat.S_ISREG(mode) else None
 
 
-def open_in_place(path: str | os.PathLike[str], mode: str = "wb") -> IO:
+def open_in_place(path: PathLike, mode: str = "wb") -> IO:
     """Open what is no regular file for writing, as it is; waits for a FIFO's reader."""
     number = _descriptor(path)
     # Without O_CREAT, which systems refuse for FIFOs of others in shared folders.
@@ -140,7 +140,7 @@ def open_in_place(path: str | os.PathLike[str], mode: str = "wb") -> IO:
 
 
 @contextlib.contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+def writing(path: PathLike) -> Iterator[None]:
     """Name the file in errors of writing it."""
     try:
         yield
@@ -154,7 +154,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
         raise FormatError(f"{path}: cannot write: {error.strerror}") from error
 
 
-def digest(path: str | os.PathLike[str]) -> dict[str, Any]:
+def digest(path: PathLike) -> dict[str, Any]:
     """Tell a file or folder from others by a few values, in a moment."""
     # Of a file up to 16 MB all bytes count; of a larger one size, date, and pieces; of
     # a folder the names, sizes and dates in it.
@@ -177,7 +177,7 @@ def digest(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {"path": str(path), "digest": seen.hexdigest()}
 
 
-def _descriptor(path: str | os.PathLike[str]) -> int | None:
+def _descriptor(path: PathLike) -> int | None:
     """The number of an open file of this process by its path, such as `/dev/stdout`."""
     place = os.path.abspath(path)
     standard = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}

@@ -13,7 +13,7 @@ import math
 import mmap
 import os
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,12 +28,8 @@ _TEST_VALUES = struct.pack("<fffIIIQ", 0, 1, -0.5, 1, 0xFFFFFFFF, 0, 1)
 _FIXED = struct.Struct("<B3xfIB3xI")
 _FIRST = 56 + len(_TEST_VALUES)
 KINDS = (
-    "probing",
-    "rest probing",
-    "trie",
-    "quantised trie",
-    "array-compressed trie",
-    "quantised array-compressed trie",
+    *("probing", "rest probing", "trie", "quantised trie"),
+    *("array-compressed trie", "quantised array-compressed trie"),
 )
 _NATS = -math.log(10)
 _SIGN = np.uint64(1 << 31)
@@ -62,8 +58,7 @@ def read_kenlm_header(path: PathLike) -> KenlmHeader | None:
     if not start.startswith(b"mmap lm"):
         return None
     if start.startswith(_MAGIC + b" incomplete"):
-        found = "a KenLM binary that was never finished, expected a whole one"
-        raise _refused(path, found)
+        raise _refused(path, "a KenLM binary never finished, expected a whole one")
     if len(start) < _FIRST + _FIXED.size:
         raise _damaged(path, f"it ends after {len(start)} bytes, within its header")
     if not start.startswith(_VERSION_5):
@@ -83,8 +78,7 @@ def read_kenlm_header(path: PathLike) -> KenlmHeader | None:
     if kind >= len(KINDS) or version > 1 or has_words > 1:
         raise _damaged(path, f"model type {kind}, search version {version}")
     if not 2 <= order <= MAX_ORDER:
-        found = f"order {order}, expected 2 to {MAX_ORDER}"
-        raise FormatError(f"{os.fspath(path)}: {found}")
+        raise _refused(path, f"order {order}, expected 2 to {MAX_ORDER}")
     # No n-gram takes less than a bit: damage would otherwise ask for all memory.
     if max(counts) > size * 8:
         raise _damaged(path, f"{max(counts)} n-grams in {size} bytes")
@@ -134,8 +128,7 @@ def check_probing(path: PathLike, header: KenlmHeader) -> None:
 def _words_of(data: bytes, header: KenlmHeader, path: PathLike) -> tuple[str, ...]:
     """The words in the bytes at the end of a file."""
     if not header.has_words:
-        found = "a KenLM binary without its words, expected them at its end"
-        raise _refused(path, found)
+        raise _refused(path, "a KenLM binary without its words, expected them")
     with reading(path, "list of words", "UTF-8"):
         words = data.decode().split("\0")
     # Each word ends with a 0, so that the last piece is empty.
@@ -218,6 +211,7 @@ class _TrieReader:
             self.probs.append(self.take(4 << prob_bits).view("<f4"))
             if order < self.order:
                 self.backoffs.append(self.take(4 << backoff_bits).view("<f4"))
+        self.backoffs.append(np.zeros(1, np.float32))  # in no bits
 
     def unigrams(self) -> tuple[NgramTable, np.ndarray]:
         """The table, and where the children of each begin, int64 [N + 1]."""
@@ -236,15 +230,14 @@ class _TrieReader:
         `ends`: int32 [M, n - 1], the n-grams of the order before, with `children`.
         """
         count, is_longest = self.counts[order - 1], order == self.order
-        next_bits, upper = 0, np.zeros(count + 1, np.uint64)
-        if not is_longest:
-            next_bits, upper = self.pointers(order)
+        next_bits, upper = (0, np.uint64(0)) if is_longest else self.pointers(order)
         word_bits = self.counts[0].bit_length()
         # Bits of the values: probability and back-off, quantised the other way round.
-        sizes = [31] if is_longest else [31, 32]
+        tables: Any = None
+        sizes = 31, 0 if is_longest else 32
         if self.probs:
-            tables = [self.probs] if is_longest else [self.backoffs, self.probs]
-            sizes = [len(table[0]).bit_length() - 1 for table in tables]
+            tables = self.backoffs[order - 2], self.probs[order - 2]
+            sizes = len(tables[0]).bit_length() - 1, len(tables[1]).bit_length() - 1
         stride = word_bits + sum(sizes) + next_bits
         # One record more, whose pointer ends the last one's children, and room for a
         # read of 64 bits.
@@ -263,26 +256,22 @@ class _TrieReader:
         words[:, 0] = first_word
         words[:, 1:] = np.repeat(ends, np.diff(children), axis=0)
         first = field(word_bits, sizes[0])
-        second = field(word_bits + sizes[0], stride - next_bits - word_bits - sizes[0])
-        if not self.probs:
+        second = field(word_bits + sizes[0], sizes[1])
+        if tables is None:
             prob = (first | _SIGN).astype(np.uint32).view(np.float32)
             backoff = second.astype(np.uint32).view(np.float32)
-        elif is_longest:
-            prob = self.probs[order - 2][first]
-            backoff = np.zeros(count, np.float32)
         else:
-            prob = self.probs[order - 2][second]
-            backoff = self.backoffs[order - 2][first]
+            backoff, prob = tables[0][first], tables[1][second]
         after = upper | field(stride - next_bits, next_bits, count + 1)
         table = self.table(words, prob, backoff)
         return table, after if is_longest else self.checked_children(order, after)
 
-    def pointers(self, order: int) -> tuple[int, np.ndarray]:
-        """How many bits of pointers records have; the others, uint64 [N + 1]."""
+    def pointers(self, order: int) -> tuple[int, Any]:
+        """How many bits of pointers records have; the others, uint64 [N + 1] or 0."""
         count, largest = self.counts[order - 1], self.counts[order]
         required = largest.bit_length()
         if "array-compressed" not in self.header.kind:
-            return required, np.zeros(count + 1, np.uint64)
+            return required, np.uint64(0)
         version, most = self.data[self.pos : self.pos + 2].tolist() or (None, 0)
         if order == 2:
             if version != 0:

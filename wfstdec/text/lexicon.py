@@ -5,6 +5,13 @@
     lexicon, dropped = lexicon.restrict(model.index)      # the words that an LM has
     lexicon = spelling_lexicon(["hello"], tokens)         # h e l l o
 
+Decoders and graphs load their words and tokens alike:
+
+    table = load_tokens("tokens.txt", blank=None)
+    between = separator_of("<wb>", table)
+    lexicon = sayable(load_lexicon("lexicon.txt", table, between), model.index)
+    words = word_table(lexicon)                      # ids follow the order of the file
+
 A word may have several entries. The separator between words is no part of any.
 """
 
@@ -17,23 +24,22 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise, repeat
 from typing import Any
 from unicodedata import is_normalized
 
 import numpy as np
 
-from wfstdec.errors import LexiconError, check_listed, needs
+from wfstdec.errors import LexiconError, OptionError, check_listed, needs
 from wfstdec.text.display import few
-from wfstdec.text.files import read_lines, reading
-from wfstdec.text.tokens import EPSILON_WORD, TokenTable
+from wfstdec.text.files import PathLike, read_lines, reading
+from wfstdec.text.tokens import EPSILON, EPSILON_WORD, TokenTable, token_table
 
 WORD_START = "\u2581"  # SentencePiece's mark of a space
 MARKS = frozenset(("<s>", "</s>", "<unk>", "<UNK>", EPSILON_WORD))
 _SPACES = re.compile("[ \t]+")
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
 _log = logging.getLogger(__name__)
+_build_log = logging.getLogger("wfstdec.build")
 
 Pronunciation = tuple[int, ...]
 
@@ -60,10 +66,8 @@ class Lexicon:
 
     def __repr__(self) -> str:
         words = list(dict.fromkeys(self.words))
-        return (
-            f"Lexicon({len(self):,} pronunciations of {len(words):,} words: "
-            f"{few(words)})"
-        )
+        counts = f"{len(self):,} pronunciations of {len(words):,} words"
+        return f"Lexicon({counts}: {few(words)})"
 
     def by_word(self) -> dict[str, list[Pronunciation]]:
         """The pronunciations of each word, in order."""
@@ -85,7 +89,7 @@ class Lexicon:
 
 
 def read_lexicon(
-    path: str | os.PathLike[str],
+    path: PathLike,
     tokens: TokenTable,
     *,
     separator: str | int | None = None,
@@ -130,9 +134,7 @@ def read_lexicon(
             repeated.append(f"{entry[0]!r} in line {number}")
         entries[entry] = min(cost, entries.get(entry, cost))
     if not entries:
-        raise LexiconError(
-            f"{path}: no entries, expected 'word tokens...' in each line"
-        )
+        raise LexiconError(f"{path}: no entries, expected 'word tokens...' in lines")
     if repeated:
         text = "%s: %d entries come twice and are read once, first %s"
         _log.info(text, path, len(repeated), repeated[0])
@@ -145,7 +147,7 @@ def spelling_lexicon(
     tokens: TokenTable,
     *,
     separator: str | int | None = None,
-    sentencepiece_model: str | os.PathLike[str] | None = None,
+    sentencepiece_model: PathLike | None = None,
 ) -> Lexicon:
     """Spell words with the tokens themselves: characters, or SentencePiece pieces.
 
@@ -179,7 +181,7 @@ def spellable_words(
     tokens: TokenTable,
     *,
     separator: str | int | None = None,
-    sentencepiece_model: str | os.PathLike[str] | None = None,
+    sentencepiece_model: PathLike | None = None,
 ) -> tuple[Lexicon, list[str]]:
     """Make a `spelling_lexicon` of words that can be spelt; and name the others."""
     check_listed("words", words)
@@ -254,9 +256,8 @@ def _number(text: str) -> float | None:
 def _cost(word: str, text: str) -> float:
     prob = _number(text) or 0.0
     if not 0.0 < prob <= 1.0:
-        raise LexiconError(
-            f"{word!r} has {text!r}, expected a probability above 0 and up to 1"
-        )
+        found = f"{word!r} has {text!r}"
+        raise LexiconError(f"{found}, expected a probability above 0 and up to 1")
     return 0.0 - math.log(prob)
 
 
@@ -266,9 +267,8 @@ def _pronunciation(
     try:
         found = [tokens.ids[name] for name in names]
     except KeyError as error:
-        raise LexiconError(
-            f"{word!r} uses token {tokens.lacks(error.args[0])}"
-        ) from None
+        lacks = tokens.lacks(error.args[0])
+        raise LexiconError(f"{word!r} uses token {lacks}") from None
     # Flashlight's lexicons end each word with it; here it stands between words.
     while found and found[-1] == separator:
         found.pop()
@@ -280,10 +280,8 @@ def _pronunciation(
         name = tokens.names[tokens.blank]
         raise LexiconError(f"{word!r} uses the blank {name!r}, expected other tokens")
     if separator is not None and separator in found:
-        raise LexiconError(
-            f"{word!r} has the separator {tokens.names[separator]!r} inside, "
-            "expected it at the end only"
-        )
+        inside = f"{word!r} has the separator {tokens.names[separator]!r} inside"
+        raise LexiconError(f"{inside}, expected it at the end only")
     return tuple(found)
 
 
@@ -310,7 +308,7 @@ def _fewest_pieces_speller(
 
 
 def _sentencepiece_speller(
-    path: str | os.PathLike[str], pieces: dict[str, int]
+    path: PathLike, pieces: dict[str, int]
 ) -> Callable[[str], Pronunciation | None]:
     model = load_sentencepiece(path)
 
@@ -322,7 +320,7 @@ def _sentencepiece_speller(
     return spell
 
 
-def load_sentencepiece(path: str | os.PathLike[str]) -> Any:
+def load_sentencepiece(path: PathLike) -> Any:
     """Read a SentencePiece model."""
     hint = ": pip install sentencepiece; or leave the model out"
     with needs("a SentencePiece model needs sentencepiece", hint):
@@ -346,83 +344,97 @@ def _cannot_spell(bad: list[str], total: int, pieces: dict[str, int]) -> str:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Pronunciations:
-    """The token sequences of each word, in rows, sorted by word id."""
+TokensLike = PathLike | TokenTable | Sequence[str] | Mapping[str, int] | Any
+"""A file, a table, names in order, `{name: token}`, or a tokenizer."""
+AUTO = "auto"
+"""Separator that is `|` in tables of Hugging Face, and none in others."""
+_warned: set[str] = set()
+"""Fingerprints of tables whose separator was logged."""
 
-    word: np.ndarray  # int32 [P], the word id of each pronunciation, non-decreasing
-    splits: np.ndarray  # int32 [P + 1], of the tokens
-    tokens: np.ndarray  # int32, the token ids
-    # float32 [P], -ln of the probability, 0 where none is known. The graph's arcs have
-    # these costs too; here they decide between ways to cut tokens into the same words
-    cost: np.ndarray
 
-    def __repr__(self) -> str:
-        num_words = len(np.unique(self.word))
-        return f"Pronunciations({len(self):,} of {num_words:,} words)"
-
-    @staticmethod
-    def from_lists(
-        entries: Iterable[tuple[int, tuple[int, ...]]],
-        costs: Iterable[float] | None = None,
-    ) -> Pronunciations:
-        """Pack `(word id, tokens)` pairs; of equal ones the least cost is kept."""
-        least: dict[tuple[int, tuple[int, ...]], float] = {}
-        for entry, cost in zip(entries, costs or repeat(0.0), strict=False):
-            least[entry] = min(cost, least.get(entry, cost))
-        rows = sorted(least)
-        return Pronunciations(
-            word=np.array([word for word, _ in rows], np.int32),
-            splits=np.cumsum([0, *(len(one) for _, one in rows)]).astype(np.int32),
-            tokens=np.array([t for _, tokens in rows for t in tokens], np.int32),
-            cost=np.array([least[row] for row in rows], np.float32),
+def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:
+    """Read a token table, make one, or check that one has this blank."""
+    if not isinstance(tokens, TokenTable):
+        return token_table(tokens, blank)
+    if blank is not None and token_table(tokens.names, blank) != tokens:
+        raise OptionError(
+            f"blank={blank!r} with a token table whose blank is "
+            f"{tokens.names[tokens.blank]!r}, expected the same or None"
         )
+    return tokens
 
-    @staticmethod
-    def of_lexicon(lexicon: Lexicon, word_ids: Mapping[str, int]) -> Pronunciations:
-        """Pack the entries of a lexicon; those of words without an id are left out."""
-        known = [word in word_ids for word in lexicon.words]
-        entries = zip(lexicon.words, lexicon.pronunciations, strict=True)
-        return Pronunciations.from_lists(
-            [(word_ids[word], tokens) for word, tokens in entries if word in word_ids],
-            lexicon.costs[np.array(known, bool)].tolist(),
+
+def load_lexicon(
+    lexicon: PathLike | Lexicon, table: TokenTable, separator: int | None
+) -> Lexicon:
+    """Read a lexicon, or take one; the separator is a token, as of `separator_of`."""
+    if isinstance(lexicon, Lexicon):
+        return lexicon
+    name = None if separator is None else table.names[separator]
+    return read_lexicon(lexicon, table, separator=name)
+
+
+def token_named(name: str | None, table: TokenTable, option: str) -> int | None:
+    """The token of an option; None where it is left out."""
+    return None if name is None else table.index(name, option)
+
+
+def separator_of(
+    name: str | None,
+    table: TokenTable,
+    *,
+    lexicon: PathLike | Lexicon | None = None,
+    silence: str | None = None,
+) -> int | None:
+    """The token between words by name; `"auto"` takes `|` of Hugging Face's tables."""
+    if name != AUTO or name in table.ids:
+        return token_named(name, table, "separator")
+    token = table.word_delimiter
+    entries = lexicon.pronunciations if isinstance(lexicon, Lexicon) else ()
+    if token is None or silence is not None or any(token in one for one in entries):
+        return None
+    # Logged once a table: several decoders are often made of one.
+    if table.fingerprint not in _warned:
+        _warned.add(table.fingerprint)
+        _build_log.warning(
+            "'|' is taken as the token between words, as in tables of Hugging Face; "
+            "separator='|' (--separator '|') says so, None (none) turns it off"
         )
+    return token
 
-    @staticmethod
-    def empty() -> Pronunciations:
-        """No pronunciation at all, as in a graph that came from elsewhere."""
-        return Pronunciations.from_lists([])
 
-    def joined_with(self, others: Pronunciations) -> Pronunciations:
-        """Join other pronunciations to these; those of a word stand in this order."""
-        word = np.concatenate([self.word, others.word])
-        order = np.argsort(word, kind="stable")
-        lengths = np.concatenate([np.diff(self.splits), np.diff(others.splits)])
-        tokens = np.concatenate([self.tokens, others.tokens])
-        # Sorted by the new place of each pronunciation, tokens in one keep their order.
-        row = np.argsort(np.repeat(np.argsort(order), lengths), kind="stable")
-        return Pronunciations(
-            word=word[order],
-            splits=np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int32),
-            tokens=tokens[row],
-            cost=np.concatenate([self.cost, others.cost])[order],
+def sayable(
+    lexicon: Lexicon, vocabulary: Collection[str], unk_cost: float | None = None
+) -> Lexicon:
+    """The entries whose words a language model can have; logs what is dropped."""
+    marks = {"<s>", "</s>"} & set(lexicon.words)
+    if marks:
+        raise LexiconError(
+            f"{min(marks)!r} is a word of the lexicon, expected spoken words: "
+            "a sentence has <s> and </s> by itself"
         )
-
-    def lexicon(self, words: Sequence[str]) -> Lexicon:
-        """Make a lexicon of them; `words` are those of the ids."""
-        pairs = pairwise(self.splits.tolist())
-        tokens = self.tokens.tolist()
-        return Lexicon(
-            tuple(words[word] for word in self.word.tolist()),
-            tuple(tuple(tokens[begin:end]) for begin, end in pairs),
-            self.cost,
+    # The model can score every word then.
+    if unk_cost is not None:
+        return lexicon
+    kept, dropped = lexicon.restrict(vocabulary)
+    if dropped:
+        text = "%d of %d lexicon words are not in the language model and are dropped, "
+        text += "such as %s; unk_cost would keep them"
+        counts = len(dropped), len(set(lexicon.words))
+        _build_log.warning(text, *counts, ", ".join(map(repr, dropped[:3])))
+    if not len(kept):
+        raise LexiconError(
+            f"none of the {len(dropped)} lexicon words is in the language model, "
+            "expected some: do they differ in case?"
         )
+    return kept
 
-    def __len__(self) -> int:
-        return len(self.word)
 
-    @cached_property
-    def word_splits(self) -> np.ndarray:
-        """Where each word's pronunciations stand, int32 [max word id + 2]."""
-        top = int(self.word[-1]) if len(self.word) else 0
-        return np.searchsorted(self.word, np.arange(top + 2)).astype(np.int32)
+def word_table(lexicon: Lexicon) -> tuple[str, ...]:
+    """The words by id: `<eps>`, then those of the lexicon in their order."""
+    return (EPSILON_WORD, *dict.fromkeys(lexicon.words))
+
+
+def word_ids(words: Sequence[str]) -> dict[str, int]:
+    """The ids of a word table's words; `<eps>`, id 0, is none."""
+    return {word: i for i, word in enumerate(words) if i != EPSILON}

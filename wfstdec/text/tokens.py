@@ -26,7 +26,7 @@ import numpy as np
 
 from wfstdec.errors import OptionError, TokenTableError
 from wfstdec.text.display import few
-from wfstdec.text.files import read_lines, reading
+from wfstdec.text.files import PathLike, read_lines, reading
 
 EPSILON = 0
 EPSILON_WORD = "<eps>"
@@ -157,9 +157,7 @@ def token_table(
         raise TokenTableError(f"the token table: {error}") from None
 
 
-def read_tokens(
-    path: str | os.PathLike[str], blank: int | str | None = None
-) -> TokenTable:
+def read_tokens(path: PathLike, blank: int | str | None = None) -> TokenTable:
     r"""Read a token table.
 
     The form is recognised from the content: Hugging Face `vocab.json` (`{token: id}`),
@@ -205,14 +203,10 @@ def _json_names(text: str) -> tuple[str, ...]:
     if kinds <= {str}:
         return tuple(pairs)
     if kinds != {tuple}:
-        raise TokenTableError(
-            "found other JSON, expected {token: id} or a list of tokens"
-        )
+        raise TokenTableError("other JSON, expected {token: id} or a list of tokens")
     for name, token in pairs:
         if type(token) is not int:
-            raise TokenTableError(
-                f"token {name!r} has {token!r}, expected an integer id"
-            )
+            raise TokenTableError(f"token {name!r} has {token!r}, expected an integer")
     return _names_by_id(pairs)
 
 
@@ -227,12 +221,11 @@ def _names_by_id(pairs: Sequence[tuple[str, str | int]]) -> tuple[str, ...]:
                 "that differ"
             )
         by_id[token] = name
-    if missing := set(range(len(by_id))) - by_id.keys():
-        raise TokenTableError(
-            f"{len(by_id)} tokens and no id {min(missing)}, expected the ids 0 to "
-            f"{len(by_id) - 1}"
-        )
-    names = [by_id[token] for token in range(len(by_id))]
+    size = len(by_id)
+    if missing := set(range(size)) - by_id.keys():
+        absent = f"{size} tokens and no id {min(missing)}"
+        raise TokenTableError(f"{absent}, expected the ids 0 to {size - 1}")
+    names = [by_id[token] for token in range(size)]
     # Tables of Kaldi's graphs have `#0`, `#1` behind the tokens; no model outputs them.
     while len(names) > 1 and _DISAMBIGUATION.fullmatch(names[-1]):
         names.pop()
@@ -249,10 +242,8 @@ def _checked(names: tuple[str, ...], blank: int | str | None) -> TokenTable:
         if not name:
             raise TokenTableError(f"token {token} is empty, expected a name")
         if first.setdefault(name, token) != token:
-            raise TokenTableError(
-                f"tokens {first[name]} and {token} are both {name!r}, expected names "
-                "that differ"
-            )
+            both = f"tokens {first[name]} and {token} are both {name!r}"
+            raise TokenTableError(f"{both}, expected names that differ")
     return TokenTable(names, _find_blank(names, blank))
 
 
@@ -262,10 +253,8 @@ def _find_blank(names: tuple[str, ...], blank: int | str | None) -> int:
         found = [token for token, name in enumerate(names) if name in BLANK_NAMES]
         if len(found) != 1:
             listed = " and ".join(repr(names[token]) for token in found) or "no token"
-            expected = "only one" if found else f"one of {' '.join(BLANK_NAMES)}"
-            raise TokenTableError(
-                f"{listed} may be the blank, expected {expected}{ask}"
-            )
+            ask = ("only one" if found else f"one of {' '.join(BLANK_NAMES)}") + ask
+            raise TokenTableError(f"{listed} may be the blank, expected {ask}")
         if names[0] == EPSILON_WORD:
             raise TokenTableError(
                 f"token 0 is {EPSILON_WORD!r} beside the blank {names[found[0]]!r}, "
@@ -280,19 +269,19 @@ def _find_blank(names: tuple[str, ...], blank: int | str | None) -> int:
         near = TokenTable(names, 0).lacks(blank)
         raise TokenTableError(f"blank is {near}{ask}")
     token = int(blank)
+    size = len(names)
     if token == LAST:
         pieces = any("\u2581" in name for name in names)
         if pieces and not {*BLANK_NAMES} & {*names}:
             raise TokenTableError(
                 f"the last token {names[-1]!r} as the blank, expected one with a "
-                "blank's name; NeMo's vocabularies leave it out: "
-                f"blank={len(names)}"
+                f"blank's name; NeMo's vocabularies leave it out: blank={size}"
             )
-        return len(names) - 1
-    if not 0 <= token < len(names):
+        return size - 1
+    if not 0 <= token < size:
         raise TokenTableError(
-            f"blank is {token}, expected 0 to {len(names)} for V={len(names)} tokens "
-            f"({len(names)} adds one), or -1 for the last"
+            f"blank is {token}, expected 0 to {size} for V={size} tokens "
+            f"({size} adds one), or -1 for the last"
         )
     return token
 

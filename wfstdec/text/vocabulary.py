@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise, repeat
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from wfstdec.jit.records import WeakCache
-from wfstdec.text.display import few
-from wfstdec.text.lexicon import WORD_START, Lexicon, Pronunciations, spelling_pieces
+from wfstdec.text.lexicon import WORD_START, Lexicon, spelling_pieces
 from wfstdec.text.tokens import EPSILON_WORD, TokenTable
 
 Kind = Literal["pieces", "letters", "phones"]
@@ -60,10 +60,9 @@ def open_spelling(
             return pieces
     if lexicon is None:
         return spelling_of("letters", tokens, fillers)
-    pairs = zip(lexicon.words, lexicon.pronunciations, strict=True)
     spelled = sum(
         "".join(tokens.names[token] for token in one).casefold() == word.casefold()
-        for word, one in pairs
+        for word, one in zip(lexicon.words, lexicon.pronunciations, strict=True)
     )
     kind: Kind = "letters" if 2 * spelled > len(lexicon) else "phones"
     return spelling_of(kind, tokens, fillers)
@@ -87,11 +86,89 @@ def spelling_of(
     return OpenSpelling(kind, texts, whole & marked, whole & ~marked)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Pronunciations:
+    """The token sequences of each word, in rows, sorted by word id."""
+
+    word: np.ndarray  # int32 [P], the word id of each pronunciation, non-decreasing
+    splits: np.ndarray  # int32 [P + 1], of the tokens
+    tokens: np.ndarray  # int32, the token ids
+    # float32 [P], -ln of the probability, 0 where none is known. The graph's arcs have
+    # these costs too; here they decide between ways to cut tokens into the same words
+    cost: np.ndarray
+
+    @staticmethod
+    def from_lists(
+        entries: Iterable[tuple[int, tuple[int, ...]]],
+        costs: Iterable[float] | None = None,
+    ) -> Pronunciations:
+        """Pack `(word id, tokens)` pairs; of equal ones the least cost is kept."""
+        least: dict[tuple[int, tuple[int, ...]], float] = {}
+        for entry, cost in zip(entries, costs or repeat(0.0), strict=False):
+            least[entry] = min(cost, least.get(entry, cost))
+        rows = sorted(least)
+        return Pronunciations(
+            word=np.array([word for word, _ in rows], np.int32),
+            splits=np.cumsum([0, *(len(one) for _, one in rows)]).astype(np.int32),
+            tokens=np.array([t for _, tokens in rows for t in tokens], np.int32),
+            cost=np.array([least[row] for row in rows], np.float32),
+        )
+
+    @staticmethod
+    def of_lexicon(lexicon: Lexicon, word_ids: Mapping[str, int]) -> Pronunciations:
+        """Pack the entries of a lexicon; those of words without an id are left out."""
+        known = [word in word_ids for word in lexicon.words]
+        entries = zip(lexicon.words, lexicon.pronunciations, strict=True)
+        return Pronunciations.from_lists(
+            [(word_ids[word], tokens) for word, tokens in entries if word in word_ids],
+            lexicon.costs[np.array(known, bool)].tolist(),
+        )
+
+    @staticmethod
+    def empty() -> Pronunciations:
+        """No pronunciation at all, as in a graph that came from elsewhere."""
+        return Pronunciations.from_lists([])
+
+    def joined_with(self, others: Pronunciations) -> Pronunciations:
+        """Join other pronunciations to these; those of a word stand in this order."""
+        word = np.concatenate([self.word, others.word])
+        order = np.argsort(word, kind="stable")
+        lengths = np.concatenate([np.diff(self.splits), np.diff(others.splits)])
+        tokens = np.concatenate([self.tokens, others.tokens])
+        # Sorted by the new place of each pronunciation, tokens in one keep their order.
+        row = np.argsort(np.repeat(np.argsort(order), lengths), kind="stable")
+        return Pronunciations(
+            word=word[order],
+            splits=np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int32),
+            tokens=tokens[row],
+            cost=np.concatenate([self.cost, others.cost])[order],
+        )
+
+    def lexicon(self, words: Sequence[str]) -> Lexicon:
+        """Make a lexicon of them; `words` are those of the ids."""
+        pairs = pairwise(self.splits.tolist())
+        tokens = self.tokens.tolist()
+        return Lexicon(
+            tuple(words[word] for word in self.word.tolist()),
+            tuple(tuple(tokens[begin:end]) for begin, end in pairs),
+            self.cost,
+        )
+
+    def __len__(self) -> int:
+        return len(self.word)
+
+    @cached_property
+    def word_splits(self) -> np.ndarray:
+        """Where each word's pronunciations stand, int32 [max word id + 2]."""
+        top = int(self.word[-1]) if len(self.word) else 0
+        return np.searchsorted(self.word, np.arange(top + 2)).astype(np.int32)
+
+
 OPEN_WORD = "<open>"
 """Stands in a word table for all words that are spelled by tokens."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OovWords(Pronunciations):
     """Words that a decoder does not have, and more ways to say those that it has."""
 
@@ -122,16 +199,14 @@ class OovWords(Pronunciations):
             for one in ways
         )
         # Further pronunciations of known words have their bonus by the word id.
-        of_new = np.array(
-            [0.0, *(bonuses.get(word, 0.0) for word in words)], np.float32
-        )
-        bonus = of_new[np.maximum(packed.word - num_known + 1, 0)]
+        of_new = [0.0, *(bonuses.get(word, 0.0) for word in words)]
+        number = np.maximum(packed.word - num_known + 1, 0)
+        bonus = np.array(of_new, np.float32)[number]
         arrays = packed.word, packed.splits, packed.tokens, packed.cost
         return cls(*arrays, words, num_known, bonus) if len(packed) else None
 
     def __repr__(self) -> str:
-        words = f": {few(self.words)}" if self.words else ""
-        return f"OovWords({len(self)} pronunciations, {len(self.words)} words{words})"
+        return f"OovWords({len(self)} pronunciations, {len(self.words)} words)"
 
     def total(self, words: Sequence[int]) -> float:
         """The bonuses of some word ids together, each as often as it is there, nats."""
@@ -140,7 +215,7 @@ class OovWords(Pronunciations):
 
 
 class OpenWord(NamedTuple):
-    """The label of words that are spelled by tokens: `fst/oov.py`."""
+    """The label of words that are spelled by tokens: `fst/topology.py`."""
 
     word: int  # its word id; the text is `OPEN_WORD`
     kind: Kind
@@ -188,11 +263,8 @@ class Vocabulary:
         )
 
     def __repr__(self) -> str:
-        between = [self.tokens.names[token] for token in self.separators]
-        parts = [f"{len(self.tokens)} tokens", f"{max(0, len(self.words) - 1):,} words"]
-        parts += [f"between them {few(between)}"] if between else []
-        parts += ["open words"] if self.open_word is not None else []
-        return f"Vocabulary({', '.join(parts)})"
+        words = f"{max(0, len(self.words) - 1):,} words"
+        return f"Vocabulary({len(self.tokens)} tokens, {words})"
 
     @property
     def own(self) -> Vocabulary:

@@ -28,7 +28,7 @@ from torch import Tensor
 from wfstdec.attention.model_decoder import tokenizer_beside
 from wfstdec.errors import FormatError, OptionError, ShapeError, needs
 from wfstdec.text.files import PathLike
-from wfstdec.text.loading import load_tokens
+from wfstdec.text.lexicon import load_tokens
 from wfstdec.text.tokens import TokenTable
 
 

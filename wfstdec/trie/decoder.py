@@ -43,14 +43,16 @@ from wfstdec.search.paths.hypotheses import LmCosts, PathReader, Reader
 from wfstdec.search.paths.tokens import TokenPath
 from wfstdec.search.paths.words import BARE, ENDS, Cutter, Prons
 from wfstdec.text.arpa import ArpaModel
-from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
-from wfstdec.text.loading import (
+from wfstdec.text.lexicon import (
     AUTO,
+    WORD_START,
+    Lexicon,
     TokensLike,
     load_lexicon,
     load_tokens,
     sayable,
     separator_of,
+    spellable_words,
     word_ids,
     word_table,
 )

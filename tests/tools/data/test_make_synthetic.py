@@ -10,7 +10,7 @@ from tools.data import (  # noqa: E402
     make_synthetic,
 )
 from wfstdec import read_lexicon, read_tokens
-from wfstdec.io.text import read_text  # noqa: E402
+from wfstdec.io.results import read_text  # noqa: E402
 
 WORDS = """a all and banana bee beer better bitter book boot did don't egg eggs feet
 food good he hello her hers here in inn is less lesson letter little look moon need noon

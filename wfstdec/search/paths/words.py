@@ -29,10 +29,9 @@ from wfstdec.search.paths.tokens import (
     TokenRows,
     joined,
 )
-from wfstdec.text.lexicon import WORD_START, Pronunciations
-from wfstdec.text.loading import word_ids
+from wfstdec.text.lexicon import WORD_START, word_ids
 from wfstdec.text.tokens import EPSILON
-from wfstdec.text.vocabulary import OovWords, OpenSpelling, Vocabulary
+from wfstdec.text.vocabulary import OovWords, OpenSpelling, Pronunciations, Vocabulary
 
 ALIGNED, ENDS, BARE = range(3)
 """Where the labels of words are: anywhere in a word, at its end; there are none."""
