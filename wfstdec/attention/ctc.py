@@ -73,10 +73,8 @@ class CtcUnits(NamedTuple):
             blank, num = table.blank, len(table)
         lacking = np.setdiff1d(np.flatnonzero(column < 0), silent)
         if len(lacking):
-            raise OptionError(
-                f"CTC log-probs without the token {names[lacking[0]]!r}, expected all "
-                "of the attention decoder's: rescore n-best lists where units differ"
-            )
+            what = f"CTC log-probs without the token {names[lacking[0]]!r}"
+            raise OptionError(f"{what}, expected all: rescore lists where units differ")
         # Timestamps and the like, of which CTC knows nothing.
         column[silent] = -1
         return cls(column, blank, num, silent, eos)
@@ -156,10 +154,8 @@ class CtcPrefixes:
         best_labels(others, labels, gains)
         asked = gains > _LEAST
         prefix = np.where(asked, _LEAST, np.float32(0))
-        _prefixes(
-            *(self._logprobs, self._lengths, utterance, units.column),
-            *(rows, labels, prefix, self._scratch),
-        )
+        frames = self._logprobs, self._lengths, utterance
+        _prefixes(*frames, units.column, rows, labels, prefix, self._scratch)
         out = np.full_like(fused, _LEAST)
         out[:, units.silent] = fused[:, units.silent]
         out[:, units.eos] += self._weight * (rows.whole - rows.prefix)
@@ -182,10 +178,13 @@ class CtcPrefixes:
         chosen = (tokens == labels[:, None]) & says[:, None]
         psi = np.where(chosen, prefix, 0.0).sum(1, dtype=np.float64)
         rows.prefix[:] = np.where(says, psi, rows.prefix)
-        _step(
-            *(self._logprobs, self._lengths, utterance, units.column, units.blank),
-            *(rows, labels),
-        )
+        return self._stepped(rows, labels, utterance)
+
+    def _stepped(
+        self, rows: CtcRows, labels: np.ndarray, utterance: np.ndarray
+    ) -> CtcRows:
+        units, frames = self._units, (self._logprobs, self._lengths, utterance)
+        _step(*frames, units.column, units.blank, rows, labels)
         return rows
 
     def texts(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
@@ -197,11 +196,7 @@ class CtcPrefixes:
         for row, text in zip(labels, texts, strict=True):
             row[: len(text)] = text
         for place in range(longest):
-            _step(
-                *(self._logprobs, self._lengths, none),
-                *(self._units.column, self._units.blank),
-                *(rows, np.ascontiguousarray(labels[:, place])),
-            )
+            self._stepped(rows, np.ascontiguousarray(labels[:, place]), none)
         return rows.whole
 
 

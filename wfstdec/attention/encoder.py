@@ -111,9 +111,8 @@ class Encoder(nn.Module):
         """Features [B, T, F] and int64 [B] to frames [B, ceil(T / 4), D] and [B]."""
         x = torch.exp(features) if self.config.input_is_log else features
         if x.shape[1] == 0 or x.shape[0] == 0:
-            return x.new_zeros(x.shape[0], 0, self.config.dim), torch.zeros_like(
-                lengths
-            )
+            none = x.new_zeros(x.shape[0], 0, self.config.dim)
+            return none, torch.zeros_like(lengths)
         # `where`, not a product: padding may be NaN, and 0 times NaN is NaN.
         x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
         for conv in self.convs:
@@ -156,10 +155,8 @@ def save_net(
     header = {"format": format, "version": FORMAT_VERSION}
     header |= {"config": asdict(net.config), **more}
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    arrays = {
-        name: tensor.detach().to("cpu", dtype).numpy()
-        for name, tensor in net.state_dict().items()
-    }
+    state = net.state_dict()
+    arrays = {n: tensor.to("cpu", dtype).numpy() for n, tensor in state.items()}
     with atomic_write(path) as file:
         np.savez_compressed(file, header=text, **arrays)
 
@@ -179,12 +176,11 @@ def read_net(
         if (header["format"], header["version"]) != (format, FORMAT_VERSION):
             raise ValueError(f"format {header['format']}, version {header['version']}")
         fields = header["config"]
-        heads = tuple(
-            HeadConfig(**{**head, "durations": tuple(head["durations"])})
-            for head in fields.pop("heads")
-        )
-        tokens = tuple(fields.pop("tokens"))
-        net = make(TransducerConfig(tokens=tokens, heads=heads, **fields), header)
+        for head in fields["heads"]:
+            head["durations"] = tuple(head["durations"])
+        fields["heads"] = tuple(HeadConfig(**head) for head in fields["heads"])
+        fields["tokens"] = tuple(fields["tokens"])
+        net = make(TransducerConfig(**fields), header)
         weights = {name: torch.from_numpy(a).float() for name, a in arrays.items()}
         net.load_state_dict(weights)
     return net.eval()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -88,9 +89,8 @@ def checked_table(model: AttentionModel) -> TokenTable:
     for name, tokens in named.items():
         for token in tokens:
             if not (isinstance(token, int) and 0 <= token < len(names)):
-                raise OptionError(
-                    f"{name} has {token!r}, expected outputs, 0 to {len(names) - 1}"
-                )
+                expected = f"expected outputs, 0 to {len(names) - 1}"
+                raise OptionError(f"{name} has {token!r}, {expected}")
     return token_table((*names, blank), len(names))
 
 
@@ -98,30 +98,23 @@ def checked_rows(
     logprobs: Any, num_rows: int, num_tokens: int, *, is_first: bool
 ) -> np.ndarray:
     """Log-probs of a model as float32 [N, V] on the host."""
-    shape = tuple(getattr(logprobs, "shape", ()))
-    expected = (num_rows, num_tokens)
-    if not isinstance(logprobs, Tensor) or shape != expected:
-        kind = "" if isinstance(logprobs, Tensor) else f"{type(logprobs).__name__}, no "
-        raise ShapeError(
-            f"the model gives {kind}log-probs {shape}, expected {expected}"
-        )
+    shape, expected = tuple(getattr(logprobs, "shape", ())), (num_rows, num_tokens)
+    kind = "" if isinstance(logprobs, Tensor) else f"{type(logprobs).__name__}, no "
+    if kind or shape != expected:
+        what = f"{kind}log-probs {shape}, expected {expected}"
+        raise ShapeError(f"the model gives {what}")
     rows = np.ascontiguousarray(logprobs.detach().float().cpu().numpy())
     bad = ~(rows.max(1) < np.inf)  # also of NaN
     if bad.any():
-        raise LogprobError(
-            "the model gives NaN or +inf, expected logs of probabilities",
-            int(bad.argmax()),
-        )
+        text = "the model gives NaN or +inf, expected logs of probabilities"
+        raise LogprobError(text, int(bad.argmax()))
     if is_first:
         sums = np.exp(rows.astype(np.float64)).sum(1)
         off = np.abs(sums - 1) > SUM_TOLERANCE
         if off.any():
             row = int(off.argmax())
-            raise LogprobError(
-                f"exp of a row of the model's log-probs adds up to {sums[row]:.4g}, "
-                "expected 1: are they logits?",
-                row,
-            )
+            what = f"exp of a row of the model's log-probs adds up to {sums[row]:.4g}"
+            raise LogprobError(f"{what}, expected 1: are they logits?", row)
     return rows
 
 
@@ -160,14 +153,11 @@ class TimedModel:
         names = [name for name in dir(model) if not name.startswith("_")]
         vars(self).update({name: getattr(model, name) for name in names})
         for name in {*_METHODS} & {*names}:
-            setattr(self, name, self._timed(getattr(model, name)))
+            setattr(self, name, partial(self._timed, getattr(model, name)))
         self.model, self.cpu_s = model, 0.0
 
-    def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*given: Any) -> Any:
-            begin = time.process_time()
-            found = method(*given)
-            self.cpu_s += time.process_time() - begin
-            return found
-
-        return run
+    def _timed(self, method: Callable[..., Any], *given: Any) -> Any:
+        begin = time.process_time()
+        found = method(*given)
+        self.cpu_s += time.process_time() - begin
+        return found

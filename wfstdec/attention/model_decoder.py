@@ -80,10 +80,8 @@ def cutter(tokenizer: Any, tokens: TokenTable) -> Callable[[str], Sequence[str]]
         if hasattr(tokenizer, name):
             return getattr(tokenizer, name)
     if not callable(tokenizer):
-        raise OptionError(
-            f"the model's tokenizer is a {type(tokenizer).__name__}, expected a "
-            f"function from text to names of tokens, or one with {_METHODS[0]}"
-        )
+        what = f"the model's tokenizer is a {type(tokenizer).__name__}"
+        raise OptionError(f"{what}, expected a function, or one with {_METHODS[0]}")
     return tokenizer
 
 
@@ -119,31 +117,22 @@ class ModelBackend:
             return self.encode(frames, lengths)
         given = self._tensors(frames, lengths)
         size = getattr(self.model, "frame_dim", None)
-        for i, one in enumerate(given):
-            if size not in (None, one.shape[1]):
-                raise ShapeError(
-                    f"D={one.shape[1]}, expected D={size} as the model's encoder",
-                    i,
-                )
+        if given and size not in (None, dim := given[0].shape[1]):
+            raise ShapeError(f"D={dim}, expected D={size} as the model's encoder", 0)
         return given
 
     @torch.no_grad()
     def encode(self, features: Any, lengths: Any) -> list[Tensor]:
         """Frames of the model's encoder; see `ModelDecoder.encode`."""
-        given = self._tensors(features, lengths)
-        for i, one in enumerate(given):
-            if one.shape[1] != self.model.input_dim:
-                raise ShapeError(
-                    f"features have F={one.shape[1]} numbers a frame, the model "
-                    f"expects F={self.model.input_dim}",
-                    i,
-                )
+        given, size = self._tensors(features, lengths), self.model.input_dim
+        if given and (dim := given[0].shape[1]) != size:
+            text = f"features have F={dim} numbers a frame, the model expects F={size}"
+            raise ShapeError(text, 0)
         found: list[Tensor] = [torch.empty(0)] * len(given)
         for group in self.groups(range(len(given)), given):
             sizes = torch.tensor([len(given[i]) for i in group])
-            batch = torch.nn.utils.rnn.pad_sequence(
-                [given[i].float() for i in group], batch_first=True
-            )
+            some = [given[i].float() for i in group]
+            batch = torch.nn.utils.rnn.pad_sequence(some, batch_first=True)
             frames, counts = self.model.encode(batch, sizes.to(batch.device))
             for i, row, count in zip(group, frames, counts.tolist(), strict=True):
                 found[i] = row[:count]
@@ -166,18 +155,13 @@ class ModelBackend:
         found = []
         for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
             if array.ndim != 2 or not array.is_floating_point():
-                raise ShapeError(
-                    f"{array.dtype} {tuple(array.shape)}, expected floating-point "
-                    "[T, D] of the encoder",
-                    i,
-                )
+                expected = "expected floating-point [T, D] of the encoder"
+                raise ShapeError(f"{array.dtype} {tuple(array.shape)}, {expected}", i)
             if count is not None and not 0 <= count <= len(array):
                 raise ShapeError(f"length {count}, expected 0 to {len(array)}", i)
-            if array.shape[1] != (expected := arrays[0].shape[1]):
-                raise ShapeError(
-                    f"D={array.shape[1]}, expected D={expected} as of the first",
-                    i,
-                )
+            size, expected = array.shape[1], arrays[0].shape[1]
+            if size != expected:
+                raise ShapeError(f"D={size}, expected D={expected} as of the first", i)
             found.append(array[:count])
         return found
 
@@ -240,9 +224,8 @@ class ModelDecoder(Decoder[Any, Paths]):
             device = torch.device("cpu" if backend == "auto" else backend)
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:
-            raise BackendError(
-                f"backend {backend!r}, expected 'auto' or a device of torch ({error})"
-            ) from error
+            expected = f"expected 'auto' or a device of torch ({error})"
+            raise BackendError(f"backend {backend!r}, {expected}") from error
         model, make = load(device), cast(Any, cls)
         shift = frame_shift_s * model.stride
         return make(model, input="features", frame_shift_s=shift, device=device, **more)
@@ -293,10 +276,8 @@ class ModelDecoder(Decoder[Any, Paths]):
     def _models(self) -> tuple[str, ...]:
         return tuple(lm.fingerprint for lm, _ in self.lms)
 
-    def _search(
-        self, utterances: Any, boosts: Any, *, read: Any = None, **_: Any
-    ) -> Any:
-        found = super()._search(utterances, boosts)
+    def _search(self, utterances: Any, boosts: Any, **how: Any) -> Any:
+        found, read = super()._search(utterances, boosts), how.get("read")
         return found if read is None else read(range(len(found)), found)
 
     def _boost_cost(self, path: Any, boosts: CompiledBoosts) -> float:
@@ -360,10 +341,8 @@ def check_input(model: Any, input: str, batch_size: int) -> None:
     if input not in ("frames", "features"):
         raise OptionError(f"input={input!r}, expected 'frames' or 'features'")
     if input == "features" and not isinstance(model, EncoderModel):
-        raise OptionError(
-            "input='features' with a model that has no encoder, expected "
-            "input='frames', or a model with `encode`, `input_dim` and `stride`"
-        )
+        expected = "expected 'frames', or one with `encode`, `input_dim` and `stride`"
+        raise OptionError(f"'features' with a model that has no encoder, {expected}")
     if batch_size < 1:
         raise OptionError(f"batch_size={batch_size!r}, expected 1 or more")
 
@@ -381,10 +360,8 @@ def weighted_lms(
     pairs: Any = lm if isinstance(lm, list | tuple) else [(lm, 1.0)]
     found = []
     for one, weight in pairs:
-        if not (least <= weight < float("inf") and weight > -float("inf")):
+        if not (least <= weight and abs(weight) < float("inf")):
             expected = "0 or up" if least == 0 else "nats"
-            raise OptionError(
-                f"a language model's weight {weight!r}, expected {expected}"
-            )
+            raise OptionError(f"a model's weight {weight!r}, expected {expected}")
         found.append((lm_over(read_lm(one), tokens, unk_cost), float(weight)))
     return found

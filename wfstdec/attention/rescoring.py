@@ -172,10 +172,8 @@ def spelling_of(model: AttentionModel) -> Spell:
     tokenizer = getattr(model, "tokenizer", None)
     cut = None if tokenizer is None else cutter(tokenizer, table)
     if cut is None:
-        raise OptionError(
-            "the model has no tokenizer that cuts text into its tokens, expected "
-            "spell=, a function from text to token ids"
-        )
+        expected = "expected spell=, a function from text to token ids"
+        raise OptionError(f"the model has no tokenizer that cuts text, {expected}")
 
     def spell(text: str) -> list[int] | None:
         names = cut(text)

@@ -57,9 +57,8 @@ class Fusion:
     def start(self, num: int) -> States:
         """The states before `num` utterances, a row each."""
         lm = tuple(np.full(num, lm.start, np.int32) for lm, _ in self.lms)
-        starts = np.array([one.start for one in self.lists], np.int32)
-        modes = np.full(num, OPEN, np.int8)
-        return States(lm, starts[self._list_of[:num]], modes, np.zeros(num, bool))
+        starts = np.array([one.start for one in self.lists], np.int32)[self._list_of]
+        return States(lm, starts, np.full(num, OPEN, np.int8), np.zeros(num, bool))
 
     def fused(
         self, logprobs: np.ndarray, at: States, utterance: np.ndarray
@@ -198,12 +197,11 @@ class Searcher:
         self._finished: list[list[FinishedHypothesis]] = [[] for _ in range(num)]
         state, logprobs = self.model.start(frames, lengths, prompts)
         none = np.zeros(num, np.int64)
-        hyps = ActiveHypotheses(
-            *(np.arange(num), np.zeros((num, 0), np.int64)),
-            *(np.zeros(num), np.zeros(num), none - 1),
-            *(self.fusion.start(num), np.arange(num)),
-            None if self.ctc is None else self.ctc.start(),
-        )
+        ctc, tokens = None, np.zeros((num, 0), np.int64)
+        if self.ctc is not None:
+            ctc = self.ctc.start()
+        parts = np.arange(num), tokens, np.zeros(num), np.zeros(num), none - 1
+        hyps = ActiveHypotheses(*parts, self.fusion.start(num), np.arange(num), ctc)
         rows = self._checked(logprobs, num, hyps, is_first=True)
         while True:
             check()
@@ -247,8 +245,7 @@ class Searcher:
         if not len(active):
             return hyps, active, active
         if len(active) < len(is_last):  # copies of rows are what takes time here
-            some = taken((hyps, fused, rows, scored), active)
-            hyps, fused, rows, scored = some
+            hyps, fused, rows, scored = taken((hyps, fused, rows, scored), active)
         parent, label, total = self._chosen(hyps, fused, rows)
         after = taken(hyps, parent)
         # Where a list's phrases close is known before the step, and takes effect behind
@@ -286,8 +283,7 @@ class Searcher:
         place, before = np.arange(len(order)), np.cumsum(~is_end) - ~is_end
         # Ends among the first K are taken, and the first K that are no ends.
         for i in np.flatnonzero(is_end & (place - first < width)).tolist():
-            text = self._text(hyps, int(parent[i]), total[i], rows)
-            self._finish(text, int(utterance[i]))
+            self._finish(self._text(hyps, parent[i], total[i], rows), utterance[i])
         kept = ~is_end & (before - before[first] < width)
         # Where nothing may follow, not even an end.
         lost = set(hyps.utterance.tolist()) - set(utterance[kept].tolist())
@@ -319,19 +315,17 @@ class Searcher:
                 )
                 if hyps.ctc is not None:
                     text = text._replace(ctc=float(hyps.ctc.prefix[row]))
-            self._finish(text, int(hyps.utterance[row]))
+            self._finish(text, hyps.utterance[row])
 
     def _text(
         self, hyps: ActiveHypotheses, row: int, total: float, rows: np.ndarray
     ) -> FinishedHypothesis:
-        tokens = tuple(hyps.tokens[row].tolist())
-        attention = hyps.attention[row] + rows[row, self._eos]
-        rank = self.options.rank(float(total), len(tokens))
+        tokens, total = tuple(hyps.tokens[row].tolist()), float(total)
+        attention = float(hyps.attention[row] + rows[row, self._eos])
+        rank = self.options.rank(total, len(tokens))
         closed_at = int(hyps.closed_at[row])
         ctc = 0.0 if hyps.ctc is None else float(hyps.ctc.whole[row])
-        return FinishedHypothesis(
-            *(tokens, float(total), float(attention), ctc, rank, closed_at, True)
-        )
+        return FinishedHypothesis(tokens, total, attention, ctc, rank, closed_at, True)
 
     def _finish(self, text: FinishedHypothesis, utterance: int) -> None:
         """Put a text on the list of an utterance: K by rank, the rest is gone."""
@@ -342,9 +336,8 @@ class Searcher:
     def _is_over(self, hyps: ActiveHypotheses) -> np.ndarray:
         """Mask of utterances that are done, bool [B]."""
         options, width = self.options, self.options.beam_size
-        full = np.array(
-            [sum(t.reached_final for t in f) >= width for f in self._finished]
-        )
+        ended = [sum(text.reached_final for text in f) for f in self._finished]
+        full = np.array(ended) >= width
         # Greedy search stops at its first end.
         if width == 1 or options.stop == "full":
             return full

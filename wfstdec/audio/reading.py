@@ -66,11 +66,9 @@ class AudioReader:
         block_s: float = _BLOCK_S,
         allow_cut: bool = False,
     ) -> None:
-        if not _RATES[0] <= source.rate <= _RATES[1]:
-            raise AudioError(
-                f"a sample rate of {source.rate} Hz, expected {_RATES[0]} to "
-                f"{_RATES[1]} Hz"
-            )
+        low, high = _RATES
+        if not low <= (rate := source.rate) <= high:
+            raise AudioError(f"a sample rate of {rate} Hz, expected {low} to {high} Hz")
         self.source, self.sample_rate = source, sample_rate
         self.notes = list(source.notes)
         self._mixer = Mixer(channel)
@@ -92,10 +90,8 @@ class AudioReader:
             num_samples += len(block)
             # Counted as it is decoded: a small file may hold hours.
             if num_samples > self._max_seconds * rate:
-                raise AudioLengthError(
-                    f"longer than {self._max_seconds:g} s, expected at most that; "
-                    "raise max_seconds (--max-audio-seconds)"
-                )
+                advice = "raise max_seconds (--max-audio-seconds)"
+                raise AudioLengthError(f"longer than {self._max_seconds:g} s; {advice}")
             ready = self._resample(self._mixer(block))
             if len(ready):
                 yield ready
@@ -161,10 +157,8 @@ def open_audio(
         OptionError: A number is out of its range.
     """
     if not (sample_rate > 0 and max_seconds > 0 and block_s > 0):
-        raise OptionError(
-            f"sample_rate={sample_rate!r}, max_seconds={max_seconds!r}, "
-            f"block_s={block_s!r}, expected positive numbers"
-        )
+        given = f"{sample_rate=}, {max_seconds=}, {block_s=}"
+        raise OptionError(f"{given}, expected positive numbers")
     with _naming(source), contextlib.ExitStack() as stack:
         found: Source
         if isinstance(source, np.ndarray):
@@ -173,26 +167,20 @@ def open_audio(
             file = stack.enter_context(_opened(source))
             cut = cut_short(file)
             if cut is not None and not allow_cut:
-                text = f"cut short: {cut}; allow_cut=True reads what is there"
-                raise AudioError(text)
+                raise AudioError(f"cut short: {cut}; allow_cut=True reads it")
             found = stack.enter_context(open_source(file))
             if cut is not None:
                 found.notes.append(AudioNote("cut", f"cut short: {cut}"))
-        yield AudioReader(
-            *(found, sample_rate, channel),
-            max_seconds=max_seconds,
-            block_s=block_s,
-            allow_cut=allow_cut,
-        )
+        how: Any = {"max_seconds": max_seconds, "block_s": block_s}
+        yield AudioReader(found, sample_rate, channel, **how, allow_cut=allow_cut)
 
 
 def read_audio(source: AudioLike, sample_rate: int, **options: Any) -> Audio:
     """Read a whole recording; arguments, options and errors as of `open_audio`."""
     with open_audio(source, sample_rate, **options) as reader:
         waveform = np.concatenate(list(reader))
-        found = reader.source
-        about = found.rate, found.num_channels, found.form
-        return Audio(waveform, sample_rate, tuple(reader.notes), *about)
+        notes, of = tuple(reader.notes), reader.source
+        return Audio(waveform, sample_rate, notes, of.rate, of.num_channels, of.form)
 
 
 @contextlib.contextmanager

@@ -49,10 +49,8 @@ class Mixer:
         elif self.channel < num_channels:
             mono = samples[:, self.channel]
         else:
-            raise AudioError(
-                f"channel {self.channel} of {num_channels}, "
-                f"expected 0 to {num_channels - 1}"
-            )
+            expected = f"expected 0 to {num_channels - 1}"
+            raise AudioError(f"channel {self.channel} of {num_channels}, {expected}")
         self.peak = max(self.peak, float(np.abs(mono).max(initial=0)))
         return np.ascontiguousarray(mono)
 
@@ -61,10 +59,8 @@ class Mixer:
         if self.peak >= SILENT:
             return None
         if self.channel is None and self.source_peak >= 100 * SILENT:
-            raise AudioError(
-                "the channels cancel each other, expected the same polarity; "
-                "take one by channel= (--channel)"
-            )
+            advice = "take one by channel= (--channel)"
+            raise AudioError(f"the channels cancel each other; {advice}")
         level = "all zeros" if self.peak == 0 else f"peak {self.peak:.1e}"
         return AudioNote("silence", f"silent: {level}, nothing above -80 dB")
 
@@ -91,9 +87,8 @@ def scaled(block: np.ndarray) -> np.ndarray:
         full = -float(np.iinfo(block.dtype).min)
         return (block / np.float64(full)).astype(np.float32)
     if not np.issubdtype(block.dtype, np.floating):
-        raise AudioError(
-            f"audio of dtype {str(block.dtype)!r}, expected floats or signed integers"
-        )
+        dtype, expected = str(block.dtype), "expected floats or signed integers"
+        raise AudioError(f"audio of dtype {dtype!r}, {expected}")
     return block.astype(np.float32, copy=False)
 
 
@@ -119,9 +114,8 @@ class ResampleStream:
         if source_rate != sample_rate:
             with needs("another sample rate needs soxr", ": pip install soxr"):
                 import soxr
-            self._stream = soxr.ResampleStream(
-                source_rate, sample_rate, 1, dtype="float32"
-            )
+            given = source_rate, sample_rate, 1
+            self._stream = soxr.ResampleStream(*given, dtype="float32")
 
     def __call__(self, block: np.ndarray) -> np.ndarray:
         """Take samples float32 [n]; return those that are ready, float32 [m]."""
@@ -130,6 +124,4 @@ class ResampleStream:
     def finish(self) -> np.ndarray:
         """Return what is left, float32 [m]; nothing may be given after it."""
         rest = np.zeros(0, np.float32)
-        if self._stream is None:
-            return rest
-        return self._stream.resample_chunk(rest, last=True)
+        return rest if self._stream is None else self._stream.resample_chunk(rest, True)

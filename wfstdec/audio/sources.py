@@ -171,18 +171,14 @@ class SoundfileSource(Source):
         """Implement `Source.blocks`."""
         soundfile = _soundfile()
         done = 0
-        while True:
-            try:
-                block = self._file.read(size, dtype="float32", always_2d=True)
-            except soundfile.LibsndfileError as error:
-                raise AudioError(
-                    f"damaged or cut after {done / self.rate:.2f} s ({error}), "
-                    f"expected whole {self.form}"
-                ) from error
-            if not len(block):
-                return
-            done += len(block)
-            yield block
+        how = {"dtype": "float32", "always_2d": True}
+        try:
+            while len(block := self._file.read(size, **how)):
+                done += len(block)
+                yield block
+        except soundfile.LibsndfileError as error:
+            what = f"damaged or cut after {done / self.rate:.2f} s ({error})"
+            raise AudioError(f"{what}, expected whole {self.form}") from error
 
 
 class AvSource(Source):
@@ -212,10 +208,8 @@ class AvSource(Source):
                     done += piece.samples
                     yield piece.to_ndarray().T
         except self._av.FFmpegError as error:
-            raise AudioError(
-                f"damaged after {done / self.rate:.2f} s ({error}), "
-                f"expected whole {self.form}"
-            ) from error
+            what = f"damaged after {done / self.rate:.2f} s ({error})"
+            raise AudioError(f"{what}, expected whole {self.form}") from error
 
 
 def open_source(file: IO[bytes]) -> AbstractContextManager[Source]:
@@ -279,7 +273,6 @@ def _soundfile() -> Any:
     try:
         import soundfile
     except (ImportError, OSError) as error:  # OSError: no libsndfile
-        raise BackendError(
-            f"audio files need soundfile ({error}): pip install soundfile"
-        ) from error
+        text = f"audio files need soundfile ({error}): pip install soundfile"
+        raise BackendError(text) from error
     return soundfile

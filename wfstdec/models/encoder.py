@@ -246,9 +246,8 @@ def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
     """Return samples as float32 [N], padded with zeros to the shortest."""
     waveform = np.asarray(waveform)
     if waveform.ndim != 1:
-        raise ShapeError(
-            f"a waveform of {waveform.shape}, expected [N]; read_audio mixes channels"
-        )
+        advice = "expected [N]; read_audio mixes channels"
+        raise ShapeError(f"a waveform of {waveform.shape}, {advice}")
     if not np.issubdtype(waveform.dtype, np.floating):
         dtype = str(waveform.dtype)
         raise ModelError(f"waveform of dtype {dtype!r}, expected floats: read_audio")

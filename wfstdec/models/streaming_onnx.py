@@ -180,22 +180,16 @@ def _zipformer2(own: Mapping[str, str], session: Any) -> StreamingExport:
     )
     shapes: list[tuple[int, ...]] = []
     for i, num in enumerate(layers):
-        key, val = query[i] * heads[i], value[i] * heads[i]
+        key, val = (left[i], 1, query[i] * heads[i]), (left[i], 1, value[i] * heads[i])
+        nonlinear = (1, 1, left[i], 3 * dims[i] // 4)
         convolution = (1, dims[i], kernels[i] // 2)
-        shapes += num * [
-            (left[i], 1, key),
-            (1, 1, left[i], 3 * dims[i] // 4),
-            (left[i], 1, val),
-            (left[i], 1, val),
-            convolution,
-            convolution,
-        ]
-    embedding = (128, 3, 19)
-    if all(isinstance(size, int) for size in session.get_inputs()[-2].shape[1:]):
-        embedding = tuple(session.get_inputs()[-2].shape[1:])
-
+        shapes += num * [key, nonlinear, val, val, convolution, convolution]
+    embedding = tuple(session.get_inputs()[-2].shape[1:])
+    if not all(isinstance(size, int) for size in embedding):
+        embedding = (128, 3, 19)
+    shapes.append((1, *embedding))
     first_states: Arrays = [np.zeros(shape, np.float32) for shape in shapes]
-    first_states += [np.zeros((1, *embedding), np.float32), np.zeros(1, np.int64)]
+    first_states.append(np.zeros(1, np.int64))
     shift = int(own["decode_chunk_len"])
     return StreamingExport(
         "zipformer2",

@@ -62,8 +62,9 @@ def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Recording]
             source = source._replace(name=name)
         other = seen.setdefault(source.name, source)
         if other is not source:
-            both = f"{other.audio} and {source.audio} would both be {source.name!r}"
-            raise FormatError(f"{both}, expected different names: ids in a manifest")
+            both = " and ".join(str(one.audio) for one in (other, source))
+            what = f"{both} would both be {source.name!r}, expected different names"
+            raise FormatError(f"{what}; a manifest may give an id to each")
     return [*seen.values()]
 
 

@@ -34,8 +34,7 @@ def labels_of(tokenizer: Any, num_labels: int | None = None) -> list[str]:
     count = max(by_id, default=-1) + 1 if num_labels is None else num_labels
     missing = [i for i in range(count) if i not in by_id]
     if missing and num_labels is None:
-        raise TokenTableError(
-            f"{len(missing)} ids have no token, such as {missing[0]}, expected "
-            f"{count} tokens; give num_labels, the size of the model's output"
-        )
+        what = f"{len(missing)} ids have no token, such as {missing[0]}"
+        advice = "give num_labels, the size of the model's output"
+        raise TokenTableError(f"{what}, expected {count} tokens; {advice}")
     return [by_id.get(i, f"<unused_{i}>") for i in range(count)]

@@ -92,20 +92,20 @@ class TextRows(Generic[_State]):
         if not 0 <= begin_index == int(begin_index):
             raise OptionError(f"begin_index={begin_index!r}, expected 0 or more")
         self.begin_index = int(begin_index)
-        self._keys: list[bytes] = []
+        self._keys: list[bytes] = []  # Of the rows of the last call
         self._own: list[_State] = []
-        self._known: list[dict[bytes, _State]] = []
+        self._known: list[dict[bytes, _State]] = []  # By key, of each utterance
 
     def tokens(self, input_ids: Any) -> np.ndarray:
         """The rows after the prompt, int64 [N, U]."""
         if hasattr(input_ids, "detach"):
             input_ids = input_ids.detach().cpu()
         ids = np.asarray(input_ids, np.int64)
-        if ids.ndim != 2 or ids.shape[1] < self.begin_index:
-            raise ShapeError(
-                f"{ids.shape} tokens, expected begin_index={self.begin_index} or more"
-            )
-        return np.ascontiguousarray(ids[:, self.begin_index :])
+        first = self.begin_index
+        if ids.ndim != 2 or ids.shape[1] < first:
+            expected = f"begin_index={first} or more"
+            raise ShapeError(f"{ids.shape} tokens, expected {expected}")
+        return np.ascontiguousarray(ids[:, first:])
 
     def parents(self, ids: np.ndarray) -> list[_State | None]:
         """The state of each row's text before its last token, or None."""
@@ -150,10 +150,8 @@ class TextRows(Generic[_State]):
 
     def ends(self, size: int) -> np.ndarray:
         """The tokens that end a text, checked against `size` outputs."""
-        if len(self.eos) and self.eos[-1] >= size:
-            raise ShapeError(
-                f"scores have V={size} columns, eos is {self.eos[-1]}, expected below"
-            )
+        if len(self.eos) and (eos := self.eos[-1]) >= size:
+            raise ShapeError(f"scores have V={size} columns, eos is {eos}")
         return self.eos
 
 
@@ -177,8 +175,8 @@ def with_room(scores: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         own = np.ascontiguousarray(scores)
         out = own.copy()
         return out, own, out
-    shape = tuple(int(size) for size in scores.shape)
-    return None, np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    zeros = np.zeros((2, *scores.shape), np.float32)
+    return None, zeros[0], zeros[1]
 
 
 def with_gains(scores: Any, gains: np.ndarray) -> Any:
@@ -284,10 +282,9 @@ def weighted_gains(costs: np.ndarray, weight: float) -> np.ndarray:
     if weight == 0:
         costs[:] = 0
         return costs
-    impossible = np.isposinf(costs) if weight < 0 else None
     costs *= np.float32(-weight)
-    if impossible is not None:
-        costs[impossible] = -np.inf
+    if weight < 0:
+        costs[np.isposinf(costs)] = -np.inf
     return costs
 
 
@@ -353,14 +350,10 @@ class PhraseBoostLogitsProcessor:
         if max_length is not None and max_new_tokens is not None:
             raise OptionError("both max_length and max_new_tokens, expected one")
         if not 0 <= final_eos_score < float("inf"):
-            raise OptionError(
-                f"final_eos_score={final_eos_score!r}, expected 0 nats or more"
-            )
-        if end_rule == "compensated" and options.outside_cost < 0:
-            raise OptionError(
-                f"end_rule='compensated' with outside_cost={options.outside_cost!r}, "
-                "expected 0 or more: every token would count as the end of a phrase"
-            )
+            raise OptionError(f"{final_eos_score=}, expected 0 nats or more")
+        if end_rule == "compensated" and (cost := options.outside_cost) < 0:
+            why = "every token would count as the end of a phrase"
+            raise OptionError(f"compensated with outside_cost={cost!r}: {why}")
         self.end_rule, self.final_eos_score = end_rule, float(final_eos_score)
         self._max_length, self._max_new_tokens = max_length, max_new_tokens
         marks = neutral_of(tokenizer) if neutral is None else frozenset(neutral)
@@ -393,10 +386,9 @@ class PhraseBoostLogitsProcessor:
         self._num_begun += 1
         if not self._is_for_all and self._num_begun > 1:
             raise OptionError(
-                "lists of phrases for each utterance in a second piece of audio, or a "
-                "second call of generate: Whisper drops utterances that are finished "
-                "and does not say which; expected one list for all, or pieces of at "
-                "most 30 s and a new processor for each call"
+                "a list for each utterance in a second piece of audio or call of "
+                "generate: Whisper does not say which it drops; expected one list for "
+                "all, or pieces of at most 30 s and a processor for each call"
             )
         self._rows.begin(begin_index)
 
@@ -412,14 +404,14 @@ class PhraseBoostLogitsProcessor:
         if self.end_rule == "closed":
             # Rows in which no score is above that of the end.
             ends = scores[:, self._rows.ends(int(scores.shape[1])).tolist()]
-            largest = [
+            of_ends, of_all = (
                 one.amax(1) if hasattr(one, "amax") else one.max(1)
                 for one in (ends, scores)
-            ]
-            pairs = zip(texts, (largest[0] >= largest[1]).tolist(), strict=True)
+            )
+            ended = (of_ends >= of_all).tolist()
             texts = [
-                one._replace(mode=CLOSING) if ended and one.mode == OPEN else one
-                for one, ended in pairs
+                one._replace(mode=CLOSING) if is_end and one.mode == OPEN else one
+                for one, is_end in zip(texts, ended, strict=True)
             ]
         self._rows.keep(ids, texts, self._width(scores, per_list, before))
         # Below 0 an end gets nothing.
@@ -438,15 +430,12 @@ class PhraseBoostLogitsProcessor:
         return out if out is not None else with_gains(scores, written)
 
     def _rows_per_list(self, num_rows: int) -> int:
-        if num_rows % len(self.lists) or not num_rows:
-            raise ShapeError(
-                f"{num_rows} rows of scores, expected a multiple of {len(self.lists)}"
-            )
+        if num_rows % (num := len(self.lists)) or not num_rows:
+            raise ShapeError(f"{num_rows} rows of scores, expected a multiple of {num}")
         if not self._is_for_all and self._num_rows not in (0, num_rows):
             raise ShapeError(
-                f"{num_rows} rows of scores after {self._num_rows}, with a list of "
-                "phrases for each utterance: whose rows were dropped is not known; "
-                "expected as many rows in every call, or one list for all"
+                f"{num_rows} rows of scores after {self._num_rows}, with a list for "
+                "each utterance: whose are gone? expected as many, or one list for all"
             )
         self._num_rows = num_rows
         return num_rows // len(self.lists)
@@ -467,11 +456,9 @@ class PhraseBoostLogitsProcessor:
     ) -> RowStates:
         """Lay out the rows of one list for the kernel."""
         labels = boosts.automaton.arc_label
-        if len(labels) and labels.max() >= size:
-            raise ShapeError(
-                f"scores have V={size} columns, the tokenizer spells phrases by token "
-                f"{labels.max()}: another model's"
-            )
+        if len(labels) and (last := labels.max()) >= size:
+            what = f"scores have V={size} columns, the tokenizer spells by token {last}"
+            raise ShapeError(f"{what}: another model's")
         states, ended, modes = zip(*texts, strict=True)
         return RowStates(
             row=np.arange(len(texts)),
@@ -486,11 +473,9 @@ class PhraseBoostLogitsProcessor:
 def _compiled(phrases: Any, compiler: PhraseCompiler) -> PhraseBoosts:
     if not isinstance(phrases, PhraseBoosts):
         return compiler.compile({} if phrases is None else phrases)
-    if (phrases.unit, phrases.num_labels) != ("token", compiler.num_labels):
-        raise BoostError(
-            f"phrases over {phrases.num_labels} {phrases.unit}s, expected "
-            f"{compiler.num_labels} tokens"
-        )
+    given, size = f"{phrases.num_labels} {phrases.unit}s", compiler.num_labels
+    if given != (expected := f"{size} tokens"):
+        raise BoostError(f"phrases over {given}, expected {expected}")
     return phrases
 
 
