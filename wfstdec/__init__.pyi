@@ -41,7 +41,7 @@ from wfstdec.lm.ngram import NgramLM as NgramLM
 from wfstdec.lm.ngram import load_lm as load_lm
 from wfstdec.lm.on_demand import UserLM as UserLM
 from wfstdec.models.loading import load_model as load_model
-from wfstdec.search.backend_choice import BackendChoice as BackendChoice
+from wfstdec.search.decoder import BackendChoice as BackendChoice
 from wfstdec.search.decoder import Decoder as Decoder
 from wfstdec.search.endpoints import Endpointer as Endpointer
 from wfstdec.search.endpoints import EndpointRule as EndpointRule

@@ -13,8 +13,8 @@ from trie_devices import large_decoder, small_options, spoken
 
 from wfstdec import BoostEntry, TrieDecoder, WfstDecoder
 from wfstdec.errors import BackendError, DeviceError
-from wfstdec.search import backend_choice
-from wfstdec.search.backend_choice import batch_of
+from wfstdec.search import decoder as decoders
+from wfstdec.search.decoder import batch_of
 from wfstdec.wfst.gpu.backend import DeviceBackend
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
@@ -64,7 +64,7 @@ def test_small_vocabularies_of_tries_are_for_the_cpu(cupy):
 def test_both_backends_of_one_decoder(cupy, monkeypatch, beam_size):
     """All of `cuda.py`, with kernels in emulation in the place of a GPU."""
     cupy(stand_in())
-    monkeypatch.setitem(backend_choice.MIN_BATCH, ("trie", True), 32)
+    monkeypatch.setitem(decoders.MIN_BATCH, ("trie", True), 32)
     make, few = drawn(beam_size)
     many, decoder, named = few * 16, make(), make(backend="cpu")
     boosts = {decoder.vocabulary.words[1]: 1.0}
@@ -90,7 +90,7 @@ def test_both_backends_of_one_decoder(cupy, monkeypatch, beam_size):
 @needs_compiler
 def test_the_cpu_for_what_no_gpu_searches(cupy, monkeypatch):
     cupy(stand_in())
-    monkeypatch.setitem(backend_choice.MIN_BATCH, ("trie", True), 3)
+    monkeypatch.setitem(decoders.MIN_BATCH, ("trie", True), 3)
     make, few = drawn(beam_size=32)
     decoder = make(lm=None)
     big = decoder.with_options(beam_size=257).choose_backend(800)

@@ -9,6 +9,7 @@ import numpy as np
 from pricing_reference import price_frame
 
 from wfstdec.greedy.backend import NO_TOKEN, CpuBackend, CpuSearch
+from wfstdec.search.threads import HostBackend
 
 F = np.float32
 
@@ -74,4 +75,4 @@ class ReferenceSearch(CpuSearch):
 class ReferenceBackend(CpuBackend):
     """A greedy search in plain Python."""
 
-    search, group_size = ReferenceSearch, 1
+    search, decode_group = ReferenceSearch, HostBackend.decode_group

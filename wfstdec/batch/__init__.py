@@ -14,8 +14,16 @@ was done before an error is kept.
 """
 
 from wfstdec.batch.aligning import AlignmentSummary, align_all, align_file
-from wfstdec.batch.decoding import BoostLists, Summary, batches, decode_all, decode_file
-from wfstdec.batch.lattices import LatticeReading, RescoringSummary, rescore_file
+from wfstdec.batch.decoding import (
+    BoostLists,
+    LatticeReading,
+    RescoringSummary,
+    Summary,
+    batches,
+    decode_all,
+    decode_file,
+    rescore_file,
+)
 
 __all__ = [
     "AlignmentSummary",

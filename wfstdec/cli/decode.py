@@ -13,8 +13,13 @@ import wfstdec
 from wfstdec.align.alignment import AlignOptions
 from wfstdec.attention import open_decoder
 from wfstdec.batch.aligning import align_file
-from wfstdec.batch.decoding import BoostLists, Tally, decode_file
-from wfstdec.batch.lattices import LatticeReading, rescore_file
+from wfstdec.batch.decoding import (
+    BoostLists,
+    LatticeReading,
+    Tally,
+    decode_file,
+    rescore_file,
+)
 from wfstdec.batch.ray import (
     DecodeRows,
     RayOptions,

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import wfstdec
-from wfstdec.batch.lattices import LatticeReading
+from wfstdec.batch.decoding import LatticeReading
 from wfstdec.compare.comparison import (
     Comparison,
     Outcome,

@@ -34,7 +34,6 @@ from wfstdec.search.paths.tokens import (
     partial_tokens,
 )
 from wfstdec.search.threads import (
-    GROUP,
     CallBudget,
     HostBackend,
     check,
@@ -165,7 +164,7 @@ class CpuSearch:
 class CpuBackend(HostBackend):
     """A greedy search's model and tokens, searched by kernels."""
 
-    can, group_size = frozenset(), GROUP
+    can = frozenset()
     search: type[Any] = CpuSearch
 
     def __init__(self, searched: Searched) -> None:
@@ -185,7 +184,7 @@ class CpuBackend(HostBackend):
         options: GreedyOptions,
         boosts: CompiledBoosts,
         pace: CallBudget,
-        names: Sequence[int] | None = None,
+        names: Sequence[int] = (),
     ) -> list[TokenPath]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
         search, num = _laid_out(self.searched, options, boosts), len(utterances)

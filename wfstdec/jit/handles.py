@@ -1,13 +1,15 @@
 """Tuples of arrays that Python hands to kernels as one pointer.
 
     handle = Handle(state)                # once, while the arrays stay where they are
+    inputs = Handle(Inputs(Handle(graph), words))     # a handle in it is not read again
 
     @kernel
     def advance(state, logprobs):         # advance(handle, logprobs)
         arrays = opened(state)            # the NamedTuple itself
 
 numba inspects each array of a tuple whenever a kernel is called: a hundred of them take
-ten microseconds. A handle is inspected once, when it is made.
+ten microseconds. A handle is inspected once, when it is made, which takes about two for
+each array.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class _HandleModel(models.PrimitiveModel):
 class Handle(Generic[_Tuple]):
     """A tuple that kernels may open."""
 
-    # `value`: a tuple of C-ordered arrays, numbers, None and tuples of these.
+    # `value`: a tuple of C-ordered arrays, numbers, None, tuples of these, and handles,
+    # in whose place it then has their tuples.
     # `address`: of the words that kernels read: for an array its address and its shape,
     # for a number its bits.
     __slots__ = "_numba_type_", "_words", "address", "value"
@@ -56,6 +59,8 @@ class Handle(Generic[_Tuple]):
         words: list[int] = []
         kinds: list[Any] = []
         _look(value, words, kinds)
+        if any(isinstance(one, Handle) for one in value):
+            value = type(value)(*map(_bare, value))
         found = _types.get(tuple(kinds))
         if found is None:
             found = _types[tuple(kinds)] = HandleType(numba.typeof(value))
@@ -64,12 +69,20 @@ class Handle(Generic[_Tuple]):
         self.address = self._words.ctypes.data
 
 
+def _bare(member: Any) -> Any:
+    return member.value if isinstance(member, Handle) else member
+
+
 def _look(value: Any, words: list[int], kinds: list[Any]) -> None:
     """Add the words of a value, and what its type goes by."""
     if isinstance(value, np.ndarray):
         assert value.flags.c_contiguous
         words += [value.ctypes.data, *value.shape]
         kinds.append((value.dtype, value.ndim, value.flags.writeable))
+        return
+    if isinstance(value, Handle):
+        words += value._words.tolist()
+        kinds.append(value._numba_type_)
         return
     kinds.append(type(value))
     if isinstance(value, tuple):

@@ -32,6 +32,9 @@ SEGMENT_FRAMES = 50
 """The fewest frames of a segment of a lattice by default."""
 SessionId = int | str
 """The name of a session."""
+NO_LATTICES = (
+    "sessions that record no lattices, expected `decoder.sessions(lattices=True)`"
+)
 
 
 @dataclass
@@ -256,10 +259,7 @@ class Sessions:
 
     def _check_lattices(self) -> None:
         if not self._lattices:
-            raise OptionError(
-                "sessions that record no lattices, expected "
-                "`decoder.sessions(lattices=True)`"
-            )
+            raise OptionError(NO_LATTICES)
 
     def _check_first(self, session: _Session, least: int) -> None:
         """Check the first frames of a session once there are enough of them."""

@@ -255,7 +255,6 @@ class HostBackend(ABC):
     """A backend whose searches run on the host, a group of utterances in a thread."""
 
     can = frozenset({LATTICES, SESSION_LATTICES})
-    group_size = 1  # most utterances of a call of `decode_group`, or 1 without it
 
     def __init__(self, num_tokens: int, searched: Any = None) -> None:
         self._num_tokens, self._searched = num_tokens, searched
@@ -288,18 +287,17 @@ class HostBackend(ABC):
         read: Read | None = None,
     ) -> list[Any]:
         """Decode whole utterances, in groups, the longest utterance first."""
-        lengths, most = list(map(len, utterances)), 1 if record else self.group_size
+        lengths, most = list(map(len, utterances)), 1 if record else GROUP
         groups = groups_of(lengths, boosts, workers.threads, most)
 
         def decode_some(group: list[int]) -> list[Any]:
-            some, of_all = [utterances[i] for i in group], boosts[group[0]]
-            if most > 1:
-                found = self.decode_group(some, options, of_all, workers.pace, group)
-                return found if read is None else read(group, found)
+            given = [utterances[i] for i in group], options, boosts[group[0]]
+            # An error without an utterance is at least one of this group.
             with naming(group[0]):
-                search = self.start(options, of_all, record=record)
-                pass_through(search, some[0], workers.pace)
-                found = [search.finish()]
+                if record:
+                    found = self._decode_each(*given, workers.pace, group, record=True)
+                else:
+                    found = self.decode_group(*given, workers.pace, group)
                 return found if read is None else read(group, found)
 
         order, each = chain(*groups), chain(*workers.map(decode_some, groups))
@@ -312,10 +310,28 @@ class HostBackend(ABC):
         options: Any,
         boosts: CompiledBoosts,
         pace: CallBudget,
-        names: Sequence[int] | None = None,
+        names: Sequence[int] = (),
     ) -> list[Any]:
-        """Decode at most `group_size` whole utterances with the same boosts."""
-        raise NotImplementedError
+        """Decode at most `GROUP` whole utterances with the same boosts; one by one."""
+        return self._decode_each(utterances, options, boosts, pace, names)
+
+    def _decode_each(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: Any,
+        boosts: CompiledBoosts,
+        pace: CallBudget,
+        names: Sequence[int],
+        *,
+        record: bool = False,
+    ) -> list[Any]:
+        found = []
+        for name, one in zip(names or range(len(utterances)), utterances, strict=True):
+            with naming(name):
+                search = self.start(options, boosts, record=record)
+                pass_through(search, one, pace)
+                found.append(search.finish())
+        return found
 
     def advance(
         self,

@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from wfstdec.batch.lattices import LatticeReading
+from wfstdec.batch.decoding import LatticeReading
 from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import (

@@ -27,8 +27,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from wfstdec.batch.decoding import search_all
-from wfstdec.batch.lattices import LatticeReading
+from wfstdec.batch.decoding import LatticeReading, search_all
 from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike

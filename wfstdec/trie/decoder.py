@@ -36,7 +36,7 @@ from wfstdec.lm.loading import (
 )
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import OnDemandLM, UserLM
-from wfstdec.search.backend_choice import ChoosingDecoder
+from wfstdec.search.decoder import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.options import OpenVocabulary
 from wfstdec.search.paths.hypotheses import LmCosts, PathReader, Reader

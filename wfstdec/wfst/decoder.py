@@ -27,7 +27,7 @@ from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.search.backend_choice import ChoosingDecoder
+from wfstdec.search.decoder import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.hypotheses import GraphCosts, PathReader, Reader
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of

@@ -10,8 +10,15 @@ one model and one decoder, and keeps them. `run_rows` does the rest. Needs the e
 """
 
 from wfstdec.batch.ray.jobs import RayOptions, RowsSummary, run_rows
-from wfstdec.batch.ray.rows import are_rows, logprob_rows, recording_rows, result_schema
-from wfstdec.batch.ray.workers import DecodeRows, RowWorker, TranscribeRows
+from wfstdec.batch.ray.rows import (
+    DecodeRows,
+    RowWorker,
+    TranscribeRows,
+    are_rows,
+    logprob_rows,
+    recording_rows,
+    result_schema,
+)
 
 __all__ = [
     "DecodeRows",

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from wfstdec.batch.decoding import Tally, named
 from wfstdec.batch.ray.rows import (
     ENDINGS,
+    RowWorker,
     are_rows,
     ids_of,
     need_ray,
     twice_in,
     write_rows,
 )
-from wfstdec.batch.ray.workers import RowWorker
 from wfstdec.errors import BackendError, FormatError, InputError, OptionError
 from wfstdec.io.journal import Restart, check_same, lock, settings_as_json
 from wfstdec.text.files import writing

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from wfstdec.jit.handles import Handle
 from wfstdec.jit.records import WeakCache
 from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.paths.tokens import TokenPath
-from wfstdec.search.threads import GROUP, CallBudget, HostBackend
+from wfstdec.search.threads import CallBudget, HostBackend
 from wfstdec.text.vocabulary import OovWords
 from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.search import (
@@ -37,14 +38,13 @@ from wfstdec.trie.search_space import SearchSpace, lookahead_cost, start_cost
 class CpuBackend(HostBackend):
     """A space, boosts laid out for the kernels, and memory of searches."""
 
-    group_size = GROUP
-
     def __init__(self, space: SearchSpace, first_capacity: int = 4096) -> None:
         super().__init__(space.num_tokens, space)
         self.space = space
         self.memory = SearchMemory(space, first_capacity)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
         self._no_oov = no_oov()
+        self._space: Handle[SearchSpace] | None = None  # made at the first list
         self._oov_tries = WeakCache(self.memory.lay_out_oov)
         self._searches: WeakCache[
             CompiledBoosts, dict[TrieOptions, Handle[arrays.Search]]
@@ -69,7 +69,7 @@ class CpuBackend(HostBackend):
         options: TrieOptions,
         boosts: CompiledBoosts,
         pace: CallBudget,
-        names: Sequence[int] | None = None,
+        names: Sequence[int] = (),
     ) -> list[list[TokenPath]]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
         search = CpuSearch(self.memory, self.inputs_of(options, boosts))
@@ -98,7 +98,7 @@ class CpuBackend(HostBackend):
         first["lookahead_cost"] = lookahead_cost(space, state, space.start_node)
         first["blank_trace"], first["nonblank_trace"] = -1, -1
         return arrays.Search(
-            space=space._replace(automaton=lm.now),
+            space=self._space_with(lm),
             params=arrays.search_params(options, space, boosts),
             words=self.tables.words(boosts),
             phrases=phrases,
@@ -109,6 +109,14 @@ class CpuBackend(HostBackend):
             first=read_only(first),
             first_base=start_cost(options.lm_scale, first["lookahead_cost"][0]),
         )
+
+    def _space_with(self, lm: LmArrays) -> Any:
+        """The space for a handle; it is read once where the model is no user's own."""
+        if lm.now is not self.space.automaton:
+            return self.space._replace(automaton=lm.now)
+        if self._space is None:
+            self._space = Handle(self.space)
+        return self._space
 
     def oov_trie(self, oov: OovWords | None) -> OovTrie:
         """The second trie of a list; made once."""

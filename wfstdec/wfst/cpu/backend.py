@@ -13,27 +13,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.tables import NO_PHRASES, BoostTables, ListedWords
-from wfstdec.errors import naming
+from wfstdec.boost.tables import NO_PHRASES, BoostTables
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.handles import Handle
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.paths.tokens import BestPath, PathTokens
 from wfstdec.search.paths.traceback import Rule, read_paths
-from wfstdec.search.threads import (
-    GROUP,
-    SEGMENTS,
-    CallBudget,
-    HostBackend,
-    check,
-)
+from wfstdec.search.threads import SEGMENTS, CallBudget, HostBackend, check
 from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.cpu.arrays import OK, twice
 from wfstdec.wfst.cpu.boosts import FIRST_TOKEN, RowPhrases, row_phrases
@@ -52,12 +45,13 @@ from wfstdec.wfst.cpu.search import (
 from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
 
 _NO_FRAMES = np.zeros((0, 0), np.float32)
+_laid_out: Any = lru_cache(maxsize=64)(Handle)  # of parameters
 
 
 class CpuBackend(HostBackend):
     """A graph laid out for the CPU search, and the memory of its searches."""
 
-    can, group_size = HostBackend.can | {SEGMENTS}, GROUP
+    can = HostBackend.can | {SEGMENTS}
 
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
         super().__init__(len(graph.tokens), graph)
@@ -85,13 +79,10 @@ class CpuBackend(HostBackend):
         options: WfstOptions,
         boosts: CompiledBoosts,
         pace: CallBudget,
-        names: Sequence[int] | None = None,
+        names: Sequence[int] = (),
     ) -> list[BestPath]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
-        # An error without an utterance is at least one of this group.
-        with naming(0 if names is None else names[0]):
-            inputs = self._inputs_of(options, boosts)
-            return self.on_rows.decode(utterances, inputs, pace)
+        return self.on_rows.decode(utterances, self._inputs_of(options, boosts), pace)
 
     @property
     def on_rows(self) -> RowSearch:
@@ -117,11 +108,11 @@ class RowSearch:
 
     def __init__(self, rows: RowArrays, rule: Rule, first_capacity: int) -> None:
         self._rows, self._rule = rows, rule
+        self._handle: Any = Handle(rows)
         self.memory = RowMemory(rows, first_capacity)
         self._inputs: WeakCache[Any, dict[SearchParams, Handle[Inputs]]] = WeakCache(
             lambda boosts: {}
         )
-        self._words = WeakCache(self._list)
         self._phrases = WeakCache(self._lay_out)
         self._no_phrases = row_phrases(NO_PHRASES, len(rows.repeat_arc))
         self._overlays: WeakCache[Overlay, RowOverlay] = WeakCache(
@@ -131,9 +122,6 @@ class RowSearch:
     @cached_property
     def _tables(self) -> BoostTables:
         return BoostTables(*words_by_row(self._rows), first_token=FIRST_TOKEN)
-
-    def _list(self, boosts: CompiledBoosts) -> ListedWords:
-        return self._tables.words(boosts)
 
     def _lay_out(self, boosts: CompiledBoosts) -> RowPhrases:
         return row_phrases(self._tables.phrases(boosts), len(self._rows.repeat_arc))
@@ -153,8 +141,8 @@ class RowSearch:
             phrases = self._phrases.of(boosts)
         elif top_bonus > params.instalment:
             phrases = self._no_phrases
-        words = self._words.of(boosts)
-        inputs = Handle(Inputs(self._rows, params, words, phrases, oov))
+        of_list = self._tables.words(boosts), phrases, oov
+        inputs = Handle(Inputs(self._handle, _laid_out(params), *of_list))
         if oov is None:  # an overlay has slots that one search writes to
             known.clear()
             known[params] = inputs
