@@ -39,14 +39,7 @@ class DeviceBackend(BatchingBackend):
         self.graph, self.device = graph, device
         self.num_tokens = len(graph.tokens)
         self.device_graph = DeviceGraph(graph, device, first_capacity)
-
-    @property
-    def model_bytes(self) -> int:
-        """Size of the graph, bytes."""
-        return self.device_graph.num_bytes
-
-    def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
-        """Does nothing: boosts are uploaded with the first batch that has them."""
+        self.model_bytes = self.device_graph.num_bytes
 
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
