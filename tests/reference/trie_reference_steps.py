@@ -4,8 +4,8 @@
     for successor in steps.successors(key, token): ...     # a token begins
     for word_end in steps.word_ends(key): ...              # words that end at the node
 
-Nodes are those of the lexicon's trie, then those of the second trie (`oov_trie.py`),
-then open words behind both (`open_words.py`).
+Nodes are those of the lexicon's trie, of the second trie (`search_space.py`),
+then open words behind both (`lexicon_trie.py`).
 """
 
 from __future__ import annotations
@@ -22,19 +22,10 @@ from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.options import MAX_OPEN_TOKENS
 from wfstdec.search.paths.tokens import OPEN_PRON
 from wfstdec.text.tokens import EPSILON
-from wfstdec.trie.lexicon_trie import find_child
-from wfstdec.trie.oov_trie import (
-    OovTrie,
-    advance_credit,
-    build_oov_trie,
-    credit_cap,
-    least_label_costs,
-    no_oov,
-    oov_lookahead,
-)
-from wfstdec.trie.open_words import (
+from wfstdec.trie.lexicon_trie import (
     EMPTY_TEXT,
     extended,
+    find_child,
     find_text,
     label_of,
     open_length,
@@ -46,9 +37,16 @@ from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.search_space import (
     NONE,
     Node,
+    OovTrie,
     SearchSpace,
     WordEnd,
+    advance_credit,
+    build_oov_trie,
+    credit_cap,
+    least_label_costs,
     lookahead_cost,
+    no_oov,
+    oov_lookahead,
     row_of,
 )
 

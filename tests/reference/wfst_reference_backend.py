@@ -9,9 +9,9 @@ from wfst_reference_lattice import RecordingSearch
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.graph.arcs import NO_ARCS
+from wfstdec.graph.overlay import make_overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.threads import SEGMENTS, HostBackend
-from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.options import WfstOptions
 
 
@@ -39,6 +39,6 @@ class ReferenceBackend(HostBackend):
         if oov is None:
             arcs = np.arange(graph.num_arcs)
             return Whole(graph, np.zeros(len(arcs), np.float32), arcs), NO_ARCS
-        overlay = overlay_of(graph, oov)
+        overlay = make_overlay(graph, oov)
         vocabulary = graph.vocabulary.with_oov(oov)
         return concatenate(graph, overlay, vocabulary), overlay.arcs

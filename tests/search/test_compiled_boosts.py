@@ -44,7 +44,7 @@ def test_open_with_compiled_boosts_compiles_nothing(graph, monkeypatch):
     monkeypatch.setattr(BoostTables, "_lay_out", refuse)
     monkeypatch.setattr(Vocabulary, "_extended_by", refuse)
     monkeypatch.setattr("wfstdec.graph.overlay.make_edges", refuse)
-    monkeypatch.setattr("wfstdec.trie.cpu.search.build_oov_trie", refuse)
+    monkeypatch.setattr("wfstdec.trie.cpu.backend.build_oov_trie", refuse)
     for one, compiled, [expected] in opened:
         sessions = one.sessions()
         session = sessions.open(compiled)

@@ -14,11 +14,10 @@ from wfstdec.errors import BoostError, OptionError
 from wfstdec.search.backend import make_backend
 from wfstdec.search.threads import CallBudget
 from wfstdec.trie.cpu import arrays
-from wfstdec.trie.cpu import search as cpu_search
+from wfstdec.trie.cpu import backend as cpu_backend
 from wfstdec.trie.cpu.arrays import FRONTIER, STAMP
-from wfstdec.trie.cpu.backend import CpuBackend
+from wfstdec.trie.cpu.backend import CpuBackend, CpuSearch
 from wfstdec.trie.cpu.merge import MAX_STAMP
-from wfstdec.trie.cpu.search import CpuSearch
 from wfstdec.trie.options import BACKENDS
 
 pytestmark = [
@@ -128,7 +127,7 @@ def test_sessions_in_turn_in_scratch_that_others_left(merge):
             kind = rng.choice(["any", "few", "blank"], p=chances[n])
             x = frame_of(rng, kind if frames[n] else first, num_tokens)
             frames[n].append(x)
-            kept = backend.memory._scratches._kept
+            kept = backend.scratches._kept
             if rng.random() < 0.2:
                 kept.clear()
             for scratch in kept:
@@ -145,7 +144,7 @@ def test_sessions_in_turn_in_scratch_that_others_left(merge):
 @pytest.mark.parametrize("merge", ["max", "sum"])
 def test_a_trace_that_is_settled_within_a_group(monkeypatch, merge):
     """Long utterances of a short trace; room for one token at first."""
-    monkeypatch.setattr(cpu_search, "FRAMES_PER_ROW", 1 << 30)
+    monkeypatch.setattr(cpu_backend, "FRAMES_PER_ROW", 1 << 30)
     rng, case, decoder, boosts = draw(1, "pieces")
     decoder = decoder.with_options(
         beam=8.0, beam_size=6, merge=merge, nbest=2, token_top_k=None
@@ -159,7 +158,7 @@ def test_a_trace_that_is_settled_within_a_group(monkeypatch, merge):
     pace = CallBudget()
     pace.frames, pace.note = 7, lambda *_: None  # most utterances are cut
     inputs = backend.inputs_of(decoder.options, compiled)
-    found = CpuSearch(backend.memory, inputs).decode(batch, pace, range(len(batch)))
+    found = CpuSearch(backend, inputs).decode(batch, pace, range(len(batch)))
     reference = make_backend(BACKENDS, "reference", decoder._space)
     expected = [search(reference, decoder, boosts, [x]) for x in batch]
     assert list(map(bits, found)) == expected

@@ -29,8 +29,7 @@ from wfstdec.compare.quality import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.lattice import open_lattices, rescored, save_lattices, weighed
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.trie.cpu.backend import CpuBackend
-from wfstdec.trie.cpu.search import RecordingSearch
+from wfstdec.trie.cpu.backend import CpuBackend, RecordingSearch
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
@@ -115,7 +114,7 @@ def test_pruning_at_any_time_changes_nothing(kind):
         expected = lattice_by(wide, decoder, compiled, [case.logprobs])
         backend = CpuBackend(decoder._space, 1)
         inputs = backend.inputs_of(options, compiled)
-        small = SmallSearch(backend.memory, inputs, options.beam_of_lattice)
+        small = SmallSearch(backend, inputs, options.beam_of_lattice)
         for chunk in random_splits(rng, case.logprobs):
             small.advance(np.ascontiguousarray(chunk, np.float32))
             small.look()

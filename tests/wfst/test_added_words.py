@@ -10,7 +10,7 @@ from oracle_cases import assert_best, graph_by_files
 
 import wfstdec
 from wfstdec import BoostEntry
-from wfstdec.errors import BoostError
+from wfstdec.errors import BoostError, OptionError
 from wfstdec.wfst.options import BACKENDS
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -76,10 +76,10 @@ def test_compiled_words_do_not_fit_a_graph_without_exits(tmp_path):
     """Lists are compiled for a word table: another graph may have the same."""
     boosts = [BoostEntry("nab", ["n a b"], 9.0)]
     decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend="cpu")
-    compiled = decoder._compiled(boosts, 1)
+    compiled = decoder.compile_boosts(boosts)
     other = wfstdec.WfstDecoder(small_graph(tmp_path, oov_exits=False), backend="cpu")
-    with pytest.raises(BoostError, match="no OOV exits"):
-        other._check_boosts(compiled)
+    with pytest.raises(OptionError, match="boosts compiled for decoder"):
+        other.decode([frames("nab")], boosts=[compiled])
 
 
 @pytest.mark.parametrize("topology", naive.TOPOLOGIES)

@@ -49,13 +49,12 @@ _LOGPROB_BYTES = 4
 class BatchingBackend(ABC):
     """A model on a device, searched by batches of utterances."""
 
-    device: Device  # The device
+    device: Device
     num_tokens: int  # V
+    model_bytes: int  # that the model takes on the device
 
-    @property
-    @abstractmethod
-    def model_bytes(self) -> int:
-        """Bytes that the model takes on the device."""
+    def prepare(self, options: Any, boosts: CompiledBoosts) -> None:  # noqa: B027
+        """Do nothing: boosts are uploaded with the first batch that has them."""
 
     @abstractmethod
     def pool(self, options: Any) -> ScratchPool:

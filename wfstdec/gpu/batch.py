@@ -19,15 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.compiled import WordBoosts
+from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import InputError
-from wfstdec.gpu.device import (
-    BlockShape,
-    Grid,
-    Scratch,
-    ScratchPool,
-    launch,
-    shape_for,
-)
+from wfstdec.gpu.boosts import DevicePhrases, upload_words
+from wfstdec.gpu.device import BlockShape, Grid, Scratch, ScratchPool, launch, shape_for
 from wfstdec.gpu.logprobs import (
     Chunk,
     DeviceLogprobs,
@@ -38,6 +34,7 @@ from wfstdec.gpu.logprobs import (
     type_of,
 )
 from wfstdec.gpu.records import NONE
+from wfstdec.jit.records import WeakCache
 from wfstdec.search.logprobs import bad_logprob
 
 DONE = 0
@@ -55,15 +52,14 @@ class Growth(NamedTuple):
 
 
 class BatchLayout(NamedTuple):
-    """Layout of a search's batches.
+    """Layout of a search's batches."""
 
-    UTTERANCE has these fields: `logprobs`, a LOGPROBS; `chunk_frame`, the next frame of
-    the chunk; `frontier_count`, 0 before it began; `died`, NONE while it lives;
-    `status`; for each array its address and `NAME_capacity`. Kernels copy `frontier` to
-    `backup`, where that is an address, before a launch with unchecked log-probs. TASK
-    has `utterances`, `queue`, `queue_length`, `num_drawn`, `phase_times`, `num_tokens`
-    and `checked`.
-    """
+    # UTTERANCE has these fields: `logprobs`, a LOGPROBS; `chunk_frame`, the next frame
+    # of the chunk; `frontier_count`, 0 before it began; `died`, NONE while it lives;
+    # `status`; for each array its address and `NAME_capacity`. Kernels copy `frontier`
+    # to `backup`, where that is an address, before a launch with unchecked log-probs.
+    # TASK has `utterances`, `queue`, `queue_length`, `num_drawn`, `phase_times`,
+    # `num_tokens` and `checked`.
 
     utterance: np.dtype  # UTTERANCE
     arrays: Mapping[str, np.dtype]  # What each array of an utterance holds, by name
@@ -98,7 +94,7 @@ class Batch:
         self._share = self._device.budget.share(owner, advice)
         self.utterances = np.zeros(num_utterances, layout.utterance)
         self.utterances["died"] = self.utterances["logprobs"]["bad_frame"] = NONE
-        self._buffers: list[Any] = []  # arrays of utterances
+        self._buffers: list[Any] = []  # arrays of utterances, their boosts
         self._newest: dict[str, Any] = {}  # of these the last of each name
         self._stream: Any = None
 
@@ -230,14 +226,41 @@ class Batch:
         if name != "backup":
             self.utterances[f"{name}_capacity"] = counts
 
-    def _allocate_first(
-        self, entries: int, nodes: Sequence[int], *, in_chunks: bool
+    def _prepare(
+        self,
+        entries: int,
+        nodes: Sequence[int],
+        words: Sequence[WordBoosts],
+        phrases: Sequence[PhraseBoosts | None],
+        stored: WeakCache[PhraseBoosts, DevicePhrases],
+        *,
+        in_chunks: bool,
     ) -> None:
-        """Give every utterance its frontier and a trace of `nodes` nodes."""
-        self._allocate("frontier", [entries] * len(nodes))
-        self._allocate("trace", nodes)
+        """Give every utterance a frontier, a trace of `nodes` nodes, and its boosts."""
+        arrays = {"frontier": [entries] * len(nodes), "trace": nodes}
         if in_chunks:
-            self._allocate("backup", [entries] * len(nodes))
+            arrays["backup"] = arrays["frontier"]
+        uploaded: dict[int, np.ndarray] = {}
+        with self._device.on_stream(None):
+            for name, counts in arrays.items():
+                self._allocate(name, counts)
+            for i, (own_words, own_phrases) in enumerate(
+                zip(words, phrases, strict=True)
+            ):
+                if own_words:
+                    if id(own_words) not in uploaded:
+                        one, buffers = upload_words(
+                            self._device, self._share, own_words
+                        )
+                        uploaded[id(own_words)] = one
+                        self._buffers += buffers
+                    self.utterances["words"][i] = uploaded[id(own_words)][0]
+                if own_phrases is not None:
+                    self._buffers.append(stored.of(own_phrases))
+                    self.utterances["phrases"][i] = self._buffers[-1].address
+            # The next launch may be on another stream, and so may be what used this
+            # memory before.
+            self._device.wait()
 
     def _make_room(self, stopped: np.ndarray, entries: int) -> None:
         """Lengthen the array that was too small for an utterance."""

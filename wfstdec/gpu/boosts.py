@@ -10,7 +10,6 @@ from wfstdec.boost.compiled import WordBoosts
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.gpu.device import Device, DeviceArrays, Share, upload
 from wfstdec.gpu.records import KERNELS, read_structs
-from wfstdec.jit.records import WeakCache
 from wfstdec.lm.automaton import Automaton
 
 STRUCTS = read_structs(
@@ -49,34 +48,13 @@ class DevicePhrases:
         device.wait()  # the next to use it may be on another stream
 
 
-class BatchBoosts:
-    """The boosts of a batch: keeps what its records have the addresses of."""
-
-    def __init__(
-        self,
-        device: Device,
-        share: Share,
-        stored: WeakCache[PhraseBoosts, DevicePhrases],
-    ) -> None:
-        self._device, self._share, self._stored = device, share, stored
-        self._words: dict[int, tuple[WordBoosts, np.ndarray, Any, Any]] = {}
-        self._phrases: list[DevicePhrases] = []
-
-    def words(self, words: WordBoosts) -> np.ndarray:
-        """WORD_BONUSES [1] of a map, which is uploaded once."""
-        if id(words) not in self._words:
-            self._share.take(words.keys.nbytes + words.bonuses.nbytes)
-            keys = upload(self._device, words.keys)
-            bonuses = upload(self._device, words.bonuses)
-            record = np.zeros(1, STRUCTS["WordBonuses"])
-            record["keys"] = self._device.address(keys)
-            record["bonuses"] = self._device.address(bonuses)
-            record["mask"] = len(words.keys) - 1
-            # `words` stays with it, so that no other object can get its id.
-            self._words[id(words)] = words, record, keys, bonuses
-        return self._words[id(words)][1]
-
-    def phrases(self, phrases: PhraseBoosts) -> int:
-        """The address of one PHRASES record."""
-        self._phrases.append(self._stored.of(phrases))
-        return self._phrases[-1].address
+def upload_words(
+    device: Device, share: Share, words: WordBoosts
+) -> tuple[np.ndarray, list[Any]]:
+    """WORD_BONUSES [1] of a map, and the buffers that it has the addresses of."""
+    share.take(words.keys.nbytes + words.bonuses.nbytes)
+    buffers = [upload(device, words.keys), upload(device, words.bonuses)]
+    record = np.zeros(1, STRUCTS["WordBonuses"])
+    record["keys"], record["bonuses"] = map(device.address, buffers)
+    record["mask"] = len(words.keys) - 1
+    return record, buffers

@@ -117,10 +117,9 @@ def shape_for(shapes: Sequence[BlockShape], num_utterances: int) -> BlockShape:
 
 
 class Device(Protocol):
-    """A machine that runs the kernels of one `Program`.
+    """A machine that runs the kernels of one `Program`."""
 
-    Buffers are arrays of the device's own kind; streams too.
-    """
+    # Buffers are arrays of the device's own kind; streams too.
 
     shapes: tuple[BlockShape, ...]  # Of blocks, the largest first; `shape_for` chooses
     budget: Budget  # The memory that all work on it may take

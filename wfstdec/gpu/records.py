@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -60,6 +61,19 @@ def read_structs(header: Path, **known: np.dtype) -> dict[str, np.dtype]:
     for name in _STRUCTS.findall(header.read_text("utf-8")):
         known[name] = read_struct(header, name, **known)
     return known
+
+
+def fill_options(
+    task: np.ndarray, params: Any, counts: Sequence[str], names: Sequence[str]
+) -> None:
+    """Set fields of a TASK: options as kernels take them; counts up to `NONE`."""
+    for name in counts:
+        task[name] = min(int(getattr(params, name)), NONE)
+    for name in names:
+        task[name] = getattr(params, name)
+    for name, value in params.pricing._asdict().items():
+        task[name] = value
+    task["beam"] = params.beam + np.float32(0)  # no -0.0: kernels compare integers
 
 
 def _fields(

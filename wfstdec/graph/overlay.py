@@ -1,6 +1,6 @@
 """An overlay: arcs for OOV words, in the layout of a graph.
 
-    overlay = make_overlay(graph, words, cost)
+    overlay = make_overlay(graph, words)
 
 It is T o trie of the pronunciations, as if these had been in the graph: states and arcs
 are numbered after those of the graph, which is not changed. Costs and bonuses are
@@ -221,10 +221,16 @@ class Overlay:
         return len(self.state_num_epsilons)
 
 
-def make_overlay(graph: PackedGraph, words: OovWords, cost: np.ndarray) -> Overlay:
+def make_overlay(graph: PackedGraph, words: OovWords) -> Overlay:
     """Lay out OOV words for a graph with OOV exits; their order does not matter."""
-    # `cost`: float32 [P] of each pronunciation, in addition to that of the exit.
-    exits = exits_of(graph)
+    # An OOV word costs what the language model charges for `<unk>`, as the exits do; a
+    # further pronunciation of a word of the graph costs what the word does without
+    # context, since the exits have none.
+    exits, known = exits_of(graph), words.word < words.num_known
+    cost, of_words = np.zeros(len(words.word), np.float32), graph.info.word_cost
+    if len(of_words):
+        of_word = of_words[words.word[known]] - np.float32(exits.word_cost)
+        cost[known] = np.where(np.isfinite(of_word), of_word, np.float32(0))
     arcs, bonus, splits, epsilons, num_entry_arcs = lay_out(
         _shape_of(graph, exits), make_edges(words, cost)
     )

@@ -27,13 +27,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import BoostError, InputError, OptionError, check_listed
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.kernels import UNKNOWN
-from wfstdec.lm.loading import (
-    AnyLM,
-    TakenLM,
-    any_lm_over,
-    listed_words,
-    read_any_lm,
-)
+from wfstdec.lm.loading import AnyLM, TakenLM, any_lm_over, listed_words, read_any_lm
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import OnDemandLM, UserLM
 from wfstdec.search.decoder import ChoosingDecoder
@@ -59,11 +53,10 @@ from wfstdec.text.lexicon import (
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OpenSpelling, open_spelling
 from wfstdec.trie.lattice_pack import RecordedFrames, lattice_of
-from wfstdec.trie.lexicon_trie import build_trie, pron_lengths
+from wfstdec.trie.lexicon_trie import build_trie, open_words, pron_lengths
 from wfstdec.trie.lookahead import ROOT
-from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import BACKENDS, TrieOptions
-from wfstdec.trie.search_space import lexicon_space, token_space
+from wfstdec.trie.search_space import search_space
 
 Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")
@@ -170,26 +163,25 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
         self.open_vocabulary = open_vocabulary
         labels = table if entries is None else known
         self.lm = None if lm is None else any_lm_over(lm, labels, unk_cost)
-        spelling = None
+        spelling = trie = opened = None
         if entries is None:
             _check_token_options(options)
-            space = token_space(len(table), self.lm, table.blank)
         else:
-            trie, opened = build_trie(entries, word_ids(known)), None
+            trie = build_trie(entries, word_ids(known))
             if open_vocabulary is not None:
                 self._check_unk("open_vocabulary", OptionError)
                 spelling = open_spelling(table, between, entries)
                 opened = open_words(open_vocabulary, spelling, trie, known)
-            space = lexicon_space(
-                trie,
-                self.lm,
-                options.lookahead,
-                separator=between,
-                separator_optional=separator_optional,
-                num_tokens=len(table),
-                blank=table.blank,
-                open_words=opened,
-            )
+        space = search_space(
+            trie,
+            self.lm,
+            options.lookahead,
+            separator=between,
+            separator_optional=separator_optional,
+            num_tokens=len(table),
+            blank=table.blank,
+            open_words=opened,
+        )
         super().__init__(
             options,
             backend,
@@ -215,8 +207,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
                 spelling.kind, float(token_cost), float(word_cost)
             )
         self._cutter = Cutter(BARE, self.vocabulary)
-        if space.has_lexicon:
-            trie = space.trie
+        if trie is not None:
             prons = Prons(trie.pron_word, pron_lengths(trie), trie.pron_cost)
             self._cutter = Cutter(ENDS, self._lattice_vocabulary, prons)
 
@@ -229,11 +220,6 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
     def lexicon(self) -> Lexicon | None:
         """The entries whose words can be output; None without a lexicon."""
         return self.vocabulary.lexicon
-
-    @property
-    def separator_optional(self) -> bool:
-        """Tell whether there is a separator, and it may be missing."""
-        return self.vocabulary.separator_optional
 
     @property
     def open_spelling(self) -> OpenSpelling | None:

@@ -46,12 +46,11 @@ NODE = record("i4 node", "f4 cost")
 
 
 class Lookahead(NamedTuple):
-    """Least costs for S states of a model and N nodes of a trie; read-only, nats.
+    """Least costs for S states of a model and N nodes of a trie; read-only, nats."""
 
-    A row that has a node has its ancestors too, the trie's root first. Together the
-    rows have E elements. Fields that are read together are records: most of the time is
-    spent waiting for memory.
-    """
+    # A row that has a node has its ancestors too, the trie's root first. Together the
+    # rows have E elements. Fields that are read together are records: most of the time
+    # is spent waiting for memory.
 
     states: np.ndarray  # STATE [S]; the row of the model's root is empty
     rows: np.ndarray  # NODE [E], by increasing node in each row
@@ -96,10 +95,10 @@ def no_lookahead(trie: LexiconTrie, num_states: int = 1) -> Lookahead:
 
 
 class Rows(NamedTuple):
-    """Positions of a node in the rows of a state and of its back-off state.
+    """Positions of a node in the rows of a state and of its back-off state."""
 
-    `ABSENT` where a row lacks it, and so all nodes below it; or `ANYWHERE`, `AT_ROOT`.
-    """
+    # `ABSENT` where a row lacks it, and so all nodes below it; or `ANYWHERE`,
+    # `AT_ROOT`.
 
     own: int
     backoff: int

@@ -23,6 +23,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.g2p import G2pLike, Pronouncer
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.checks.inputs import OutputTokens
+from wfstdec.errors import BoostError
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
@@ -35,7 +36,6 @@ from wfstdec.search.paths.tokens import BestPath
 from wfstdec.search.paths.words import aligner_of
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
-from wfstdec.wfst.boost_support import check_oov, check_phrases
 from wfstdec.wfst.lattice_pack import (
     RecordedLattice,
     Segment,
@@ -146,10 +146,14 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | RecordedLattice]):
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):
-            if one.phrases is not None:
-                check_phrases(self.graph, one.phrases, i)
-            if one.oov is not None:
-                check_oov(self.graph, i)
+            of_tokens = one.phrases is not None and one.phrases.unit == "token"
+            if of_tokens and not self.graph.info.marks_repeats:
+                raise BoostError(
+                    "phrases of tokens, but the graph does not say which arcs repeat a "
+                    "token, expected a graph of `wfstdec build`; or compile the "
+                    "phrases for words",
+                    i,
+                )
 
 
 class WfstReader(Reader[BestPath | RecordedLattice]):

@@ -12,15 +12,11 @@ from wfstdec.jit.sorting import key_of
 
 @jit
 def best_end(frontier, final_cost, lm_scale, use_final, boosts):
-    """Find the best entry to end at: (position, cost, whether it is final).
-
-    The least `(cost + lm_scale * final cost) + credit still to pay or refund`, ties to
-    the lower state. Without a final entry, or with `use_final` off, the same of all
-    entries without final costs.
-
-    `boosts`: boost states of the entries, the final cost of each phrase state, and the
-    size of an instalment, float32; or None.
-    """
+    """Find the best entry to end at: (position, cost, whether it is final)."""
+    # The least `(cost + lm_scale * final cost) + credit still to pay or refund`, ties
+    # to the lower state. Without a final entry, or with `use_final` off, the same of
+    # all entries without final costs. `boosts`: boost states of the entries, the final
+    # cost of each phrase state, and the size of an instalment, float32; or None.
     best, best_key, best_cost = -1, np.uint64(0), np.float32(0)
     best_boost, reached_final = uint32(0), False
     # Only without a final entry does the best one count.

@@ -15,9 +15,8 @@ from wfstdec.jit.sorting import STACK
 from wfstdec.jit.vectors import LANES
 from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import Pricing, pricing_of
-from wfstdec.trie.oov_trie import OovTrie, credit_cap
 from wfstdec.trie.options import TrieOptions, most_endings
-from wfstdec.trie.search_space import SearchSpace
+from wfstdec.trie.search_space import OovTrie, SearchSpace, credit_cap
 
 ENTRY = record(
     "f4 cost blank_cost nonblank_cost lookahead_cost",
@@ -127,7 +126,7 @@ class SearchParams(NamedTuple):
     word_credit: np.float32  # the same where one ends whose cost is known
     end_credit: np.float32  # the same without the cost of the language model
     boosted: bool
-    credit_cap: np.float32  # see `oov_trie.py`
+    credit_cap: np.float32  # see `search_space.py`
     num_labels: int  # word ids that phrases know are below it
     has_words: bool  # whether words are boosted
     instalment: np.float32  # see `boost/kernels.py`

@@ -1,38 +1,111 @@
 """The CPU backend of the trie search: numba kernels, no GIL, an utterance per thread.
 
-backend = CpuBackend(space)
-search = backend.start(options, boosts)       # one utterance, see `search.py`
-backend.decode(utterances, options, boosts)   # many, as `HostBackend`
+    backend = CpuBackend(space)
+    search = backend.start(options, boosts)       # one utterance
+    search.advance(logprobs)                      # float32 [T, V], any number of times
+    paths = search.finish()                       # TokenPaths, best first
+
+    backend.decode(utterances, options, boosts)   # many, as `HostBackend`
+
+`search_utterances` decodes whole utterances, a few in one call, and chunks: a second
+kernel with the same search in it would be as long to compile. Arrays grow when it
+reports that they are too small; the frame is then repeated, so that growth never
+changes a result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.tables import BoostTables
-from wfstdec.jit import read_only
-from wfstdec.jit.handles import Handle
-from wfstdec.jit.records import WeakCache
+from wfstdec.errors import naming
+from wfstdec.jit import inlined, kernel, read_only
+from wfstdec.jit.handles import Handle, opened
+from wfstdec.jit.records import Pool, WeakCache, longer
 from wfstdec.lm.on_demand import LmArrays
-from wfstdec.search.paths.tokens import TokenPath
-from wfstdec.search.threads import CallBudget, HostBackend
+from wfstdec.search.paths.tokens import (
+    OPEN_PRON,
+    PartialPath,
+    SettledTokens,
+    TokenPath,
+    TokenRows,
+)
+from wfstdec.search.threads import (
+    CallBudget,
+    HostBackend,
+    check,
+    filled_up,
+    stretch,
+)
 from wfstdec.text.vocabulary import OovWords
 from wfstdec.trie.cpu import arrays
-from wfstdec.trie.cpu.search import (
-    CpuSearch,
-    Inputs,
-    RecordingSearch,
-    SearchMemory,
-    with_model,
-)
-from wfstdec.trie.oov_trie import OovTrie, no_oov
+from wfstdec.trie.cpu.final import end, endings_of, settle_trace, trace_back
+from wfstdec.trie.cpu.frame import advance
+from wfstdec.trie.cpu.lattice_kernels import gather, prune
+from wfstdec.trie.cpu.nodes import num_word_ends, word_end
+from wfstdec.trie.lattice_pack import RecordedArcs, RecordedEntries, RecordedFrames
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.search_space import SearchSpace, lookahead_cost, start_cost
+from wfstdec.trie.search_space import (
+    NONE,
+    OovTrie,
+    SearchSpace,
+    WordEnd,
+    build_oov_trie,
+    least_label_costs,
+    lookahead_cost,
+    no_oov,
+    start_cost,
+)
+
+FRAMES_PER_ROW = 4
+"""Frames per row of tokens, at first."""
+_Found = TypeVar("_Found")
+Inputs = tuple[Handle[arrays.Search], LmArrays]
+"""The tables of a search, and its language model."""
+
+
+@kernel
+def search_utterances(
+    search, scratch, utterance, record, logprobs, num_whole, outcomes, paths, rows, at
+):
+    """Search utterances one after the other; end the first `num_whole`."""
+    # The first one has begun. `at` says where to begin or resume; see `arrays`. Returns
+    # OK, or what must grow.
+    search, scratch = opened(search), opened(scratch)
+    for i in range(at[arrays.NEXT_UTTERANCE], min(num_whole + 1, len(outcomes))):
+        if i > 0 and at[arrays.NEXT_FRAME] == 0:
+            begin(search, utterance)
+        status, frame = advance(
+            search, scratch, utterance, record, logprobs[i], at[arrays.NEXT_FRAME]
+        )
+        at[arrays.NEXT_UTTERANCE], at[arrays.NEXT_FRAME] = i, frame
+        if record is None:  # a lattice is read first
+            if status == arrays.OK and i < num_whole:
+                status = end(search, scratch, utterance, outcomes[i], paths, rows, at)
+                if status == arrays.OK:
+                    at[arrays.NEXT_UTTERANCE], at[arrays.NEXT_FRAME] = i + 1, 0
+        if status != arrays.OK:
+            return status
+    return arrays.OK
+
+
+@inlined
+def begin(search, utterance):
+    """Begin an utterance."""
+    counts = utterance.counts
+    utterance.frontier[0] = search.first[0]
+    utterance.base[0] = search.first_base
+    counts[:] = 0
+    counts[arrays.FRONTIER], counts[arrays.DIED] = 1, -1
 
 
 class CpuBackend(HostBackend):
@@ -41,11 +114,14 @@ class CpuBackend(HostBackend):
     def __init__(self, space: SearchSpace, first_capacity: int = 4096) -> None:
         super().__init__(space.num_tokens, space)
         self.space = space
-        self.memory = SearchMemory(space, first_capacity)
+        self.capacity = first_capacity  # candidates and trace nodes, at first
+        self._most_words = int(np.diff(space.trie.node_pron_splits).max(initial=1))
+        self._least_costs: np.ndarray | None = None
+        self.scratches: Pool[Handle[arrays.Scratch]] = Pool(_new_scratch, fits=_fits)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
         self._no_oov = no_oov()
         self._space: Handle[SearchSpace] | None = None  # made at the first list
-        self._oov_tries = WeakCache(self.memory.lay_out_oov)
+        self._oov_tries = WeakCache(self._lay_out_oov)
         self._searches: WeakCache[
             CompiledBoosts, dict[TrieOptions, Handle[arrays.Search]]
         ] = WeakCache(lambda _: {})
@@ -60,8 +136,8 @@ class CpuBackend(HostBackend):
         """Begin an utterance."""
         if record:
             inputs = self.inputs_of(replace(options, nbest=1), boosts)
-            return RecordingSearch(self.memory, inputs, options.beam_of_lattice)
-        return CpuSearch(self.memory, self.inputs_of(options, boosts))
+            return RecordingSearch(self, inputs, options.beam_of_lattice)
+        return CpuSearch(self, self.inputs_of(options, boosts))
 
     def decode_group(
         self,
@@ -72,7 +148,7 @@ class CpuBackend(HostBackend):
         names: Sequence[int] = (),
     ) -> list[list[TokenPath]]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
-        search = CpuSearch(self.memory, self.inputs_of(options, boosts))
+        search = CpuSearch(self, self.inputs_of(options, boosts))
         return search.decode(utterances, pace, names or range(len(utterances)))
 
     def inputs_of(self, options: TrieOptions, boosts: CompiledBoosts) -> Inputs:
@@ -90,7 +166,9 @@ class CpuBackend(HostBackend):
     def _lay_out(
         self, options: TrieOptions, boosts: CompiledBoosts, lm: LmArrays
     ) -> arrays.Search:
-        space, oov = self.space, self.oov_trie(boosts.oov)
+        space, oov = self.space, self._no_oov
+        if boosts.oov is not None:
+            oov = self._oov_tries.of(boosts.oov)
         first_oov, phrases = space.trie.num_nodes, self.tables.phrases(boosts)
         first, state = np.zeros(1, arrays.ENTRY), int(lm.now.model_start[0])
         first["state"], first["node"] = state, space.start_node
@@ -118,6 +196,323 @@ class CpuBackend(HostBackend):
             self._space = Handle(self.space)
         return self._space
 
-    def oov_trie(self, oov: OovWords | None) -> OovTrie:
-        """The second trie of a list; made once."""
-        return self._no_oov if oov is None else self._oov_tries.of(oov)
+    def _lay_out_oov(self, oov: OovWords) -> OovTrie:
+        """The second trie of a list, for which scratch is made large enough."""
+        if self._least_costs is None:
+            costs = least_label_costs(self.space.automaton, oov.num_known)
+            self._least_costs = costs
+        laid_out = build_oov_trie(oov, self.space, self._least_costs)
+        most = int(np.diff(laid_out.trie.node_pron_splits).max(initial=1))
+        self._most_words = max(self._most_words, most)
+        return laid_out
+
+    def take_scratch(self, entries: int) -> Handle[arrays.Scratch]:
+        """Borrow scratch for a number of entries."""
+        sizes = entries, max(self.capacity, 4 * entries)
+        return self.scratches.take(self.space.num_tokens, *sizes, self._most_words)
+
+    def larger_scratch(self, entries: int, candidates: int) -> Handle[arrays.Scratch]:
+        """Scratch for numbers of entries and candidates."""
+        sizes = entries, candidates, self._most_words
+        return _new_scratch(self.space.num_tokens, *sizes)
+
+
+def _new_scratch(*sizes: int) -> Handle[arrays.Scratch]:
+    return Handle(arrays.new_scratch(*sizes))
+
+
+def _fits(
+    scratch: Handle[arrays.Scratch], _tokens: int, entries: int, _: int, most_words: int
+) -> bool:
+    room = len(scratch.value.sources), len(scratch.value.word_ends)
+    return room[0] >= entries and room[1] >= most_words
+
+
+class FoundPaths(NamedTuple):
+    """Room for the paths of utterances, which kernels write."""
+
+    outcomes: np.ndarray  # OUTCOME [B]
+    paths: np.ndarray  # PATH_END [P]
+    rows: np.ndarray  # int32 [N, 4], tokens of all paths
+    at: np.ndarray  # int64 [4], see `arrays`
+
+    @classmethod
+    def room_for(cls, num_utterances: int, num_paths: int, num_frames: int) -> Self:
+        """Make room for utterances: `num_paths` each, `num_frames` in all."""
+        return cls(
+            np.zeros(num_utterances, arrays.OUTCOME),
+            np.zeros(num_utterances * num_paths, arrays.PATH_END),
+            np.empty((num_frames // FRAMES_PER_ROW + 1, 4), np.int32),
+            np.zeros(4, np.int64),
+        )
+
+    def read(
+        self, settled: defaultdict[int, SettledTokens], *, sums: bool
+    ) -> list[list[TokenPath]]:
+        """Read the paths of each utterance, best first."""
+        ends, found = self.paths.tolist(), []
+        for i, outcome in enumerate(self.outcomes.tolist()):
+            base, first, count, frames, died, complete = outcome
+            end, paths = (bool(complete), frames, died), []
+            for cost, pron, acoustic, row, num, before in ends[first : first + count]:
+                rows = settled[i].followed_by(self.rows[row : row + num], before)
+                acoustic = math.nan if sums else acoustic
+                paths.append(TokenPath(rows, pron, acoustic, base + cost, *end))
+            found.append(paths)
+        return found
+
+
+class CpuSearch:
+    """The search of one utterance: `advance` any number of times, then `finish`."""
+
+    # Or of whole ones: `decode`.
+
+    _record: arrays.Record | None = None
+
+    def __init__(self, backend: CpuBackend, inputs: Inputs) -> None:
+        self._backend, (self._search, self._lm) = backend, inputs
+        self._params = self._search.value.params
+        self.state = arrays.new_state(backend.capacity, self._params.beam_size)
+        begin(self._search.value, self.state)
+        self._settled: defaultdict[int, SettledTokens] = defaultdict(SettledTokens)
+        self._found = FoundPaths.room_for(1, 1, 0)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Work done so far: `frames`, and sums of `active` entries and `candidates`."""
+        places = arrays.FRAMES, arrays.ACTIVE, arrays.CANDIDATES
+        counts = self.state.counts[list(places)].tolist()
+        return dict(zip(("frames", "active", "candidates"), counts, strict=True))
+
+    def advance(self, logprobs: np.ndarray) -> None:
+        """Pass the search through a chunk, float32 [T, V], C order."""
+        self._found.at[:] = 0
+        self._run(filled_up([logprobs]), 0)
+
+    def finish(self) -> list[TokenPath]:
+        """End the utterance; the search cannot be used afterwards."""
+        if self._params.by_text:  # the order of sums
+            self.state = self._in_order()
+        num_frames = int(self.state.counts[arrays.FRAMES])
+        self._found = FoundPaths.room_for(1, self._params.nbest, num_frames)
+        self._run(filled_up([]), 1)
+        return self._found.read(self._settled, sums=self._params.sums)[0]
+
+    def decode(
+        self, utterances: Sequence[np.ndarray], pace: CallBudget, names: Sequence[int]
+    ) -> list[list[TokenPath]]:
+        """Decode whole utterances, at most `GROUP`; `names` are those in errors."""
+        given, num, params = filled_up(utterances), len(utterances), self._params
+        num_frames = sum(map(len, utterances))
+        self._found = FoundPaths.room_for(num, params.nbest, num_frames)
+        at = self._found.at
+        while at[arrays.NEXT_UTTERANCE] < num:
+            part, behind, cut, frames = stretch(given, num, at, pace.frames)
+            began = time.perf_counter()
+            try:
+                self._run(part, behind - int(cut > 0))
+            except Exception:
+                with naming(names[at[arrays.NEXT_UTTERANCE]]):
+                    raise
+            pace.note(frames, time.perf_counter() - began)
+            check()  # Ctrl-C is handled between calls
+        return self._found.read(self._settled, sums=params.sums)
+
+    def _run(self, given: tuple[np.ndarray, ...], num_whole: int) -> None:
+        """Call the kernel until it is done: arrays grow, the language model answers."""
+        scratch, status = self._backend.take_scratch(len(self.state.frontier)), -1
+        try:
+            with self._lm:
+                while status != arrays.OK:
+                    self._search = with_model(self._search, self._lm)
+                    status = search_utterances(
+                        *(self._search, scratch, self.state, self._record),
+                        *(given, num_whole, *self._found),
+                    )
+                    scratch = self._grow(status, scratch)
+                    if self._lm.answer():
+                        check()  # a user's model may be slow
+        finally:
+            self._backend.scratches.give(scratch)
+
+    def _grow(
+        self, status: int, scratch: Handle[arrays.Scratch]
+    ) -> Handle[arrays.Scratch]:
+        """Enlarge what the kernel found too small; the scratch to go on with."""
+        state, found = self.state, self._found
+        entries, candidates = len(state.frontier), len(scratch.value.candidates)
+        if status == arrays.GROW_CANDIDATES:
+            return self._backend.larger_scratch(
+                len(scratch.value.sources), 2 * candidates
+            )
+        if status == arrays.GROW_FRONTIER:
+            self.state = state._replace(frontier=longer(state.frontier, 2 * entries))
+            return self._backend.larger_scratch(2 * entries, candidates)
+        if status == arrays.GROW_TRACE:
+            self.settle_trace()
+            kept, most = int(state.counts[arrays.TRACE]), 2 * candidates
+            if 2 * (kept + most) > len(state.trace):
+                trace = longer(state.trace, 2 * (len(state.trace) + most))
+                self.state = state._replace(trace=trace)
+        elif status == arrays.GROW_PATHS:
+            longer_paths = longer(found.paths, 2 * len(found.paths) + 1)
+            self._found = found._replace(paths=longer_paths)
+        elif status == arrays.GROW_ROWS:
+            self._found = found._replace(rows=longer(found.rows, 2 * len(found.rows)))
+        return scratch
+
+    def _answered(self, find: Callable[[arrays.Search], _Found]) -> _Found:
+        """Call kernels until the language model has answered what they ask."""
+        with self._lm:
+            while True:
+                self._search = with_model(self._search, self._lm)
+                found = find(self._search.value)
+                if not self._lm.answer():
+                    return found
+
+    def look(self) -> PartialPath[TokenRows]:
+        """The partial result; the search is not changed."""
+        self.settle_trace()
+        counts, utterance, ended = self.state.counts, self._in_order(), np.inf
+        unfinished = endings_of(self._search.value, utterance, False)
+        if counts[arrays.DIED] < 0:
+            accepted = self._answered(
+                lambda search: endings_of(search, utterance, True)
+            )
+            ended = float(accepted["cost"].min(initial=np.inf))
+        best = unfinished[unfinished["cost"].argmin()]
+        pron = self._ending_pron(utterance.frontier[best["entry"]])
+        settled = self._settled[0]
+
+        def unsettled(token: int, _: int) -> TokenRows:
+            tip = int(best["trace"]), int(best["token_end"])
+            rows, before = trace_back(self.state.trace, *tip)
+            return TokenRows(settled.followed_by(rows, before, token), pron)
+
+        return PartialPath(
+            settled=settled,
+            unsettled=unsettled,
+            num_frames=int(counts[arrays.FRAMES]),
+            final_cost=ended - float(best["cost"]),
+        )
+
+    def settle_trace(self) -> None:
+        """Take out of the trace what is settled, and what no entry can reach."""
+        utterance = int(self._found.at[arrays.NEXT_UTTERANCE])
+        self._settled[utterance].add(*settle_trace(self.state))
+
+    def _ending_pron(self, entry: Any) -> int:
+        """The pronunciation of least cost that ends at an entry's node, or -1."""
+        if not self._search.value.space.has_lexicon or entry["node"] == 0:
+            return NONE
+
+        def ends(search: arrays.Search) -> list[WordEnd]:
+            here = entry.view(np.recarray)
+            count = num_word_ends(search, here.node)
+            return [word_end(search, None, here, number) for number in range(count)]
+
+        # An open word that is none costs `inf`.
+        found = [
+            one
+            for one in self._answered(ends)
+            if one.pron != OPEN_PRON or one.cost < np.inf
+        ]
+        return int(min(found, key=attrgetter("cost")).pron) if found else NONE
+
+    def _in_order(self) -> arrays.UtteranceState:
+        """The utterance with its entries in order: the first of equal endings wins."""
+        frontier = self.state.frontier[: self.state.counts[arrays.FRONTIER]]
+        keys = [frontier[name] for name in ("text", "spelling", "boost", "node")]
+        states = self._lm.orders(frontier["state"])
+        order = np.lexsort([*keys, states, frontier["cost"]])
+        return self.state._replace(frontier=frontier[order])
+
+
+class RecordingSearch(CpuSearch):
+    """The search of one utterance, for its lattice."""
+
+    # The record is pruned when its arrays are full, and they grow only if that frees
+    # less than half: they stay a small multiple of the lattice.
+
+    _record: arrays.Record | None
+    first_arcs = 1 << 15
+    """Room for arcs at first, and for a quarter as many entries."""
+
+    def __init__(
+        self, backend: CpuBackend, inputs: Inputs, lattice_beam: float
+    ) -> None:
+        super().__init__(backend, inputs)
+        num_entries = max(1, self.first_arcs // 4)
+        first, entries = (
+            inputs[0].value.first[0],
+            np.zeros(num_entries, arrays.LATTICE_ENTRY),
+        )
+        for name in ("cost", "lookahead_cost", "state", "node", "boost", "spelling"):
+            entries[0][name] = first[name]
+        self._record = arrays.Record(
+            arcs=np.empty(self.first_arcs, arrays.LATTICE_ARC),
+            entries=entries,
+            counts=np.array([0, 1, 0]),
+            limit=np.float32(lattice_beam),
+            extra=np.empty(2 * num_entries, np.float32),
+            number=np.empty(num_entries, np.int32),
+        )
+
+    def finish(self) -> RecordedFrames:  # type: ignore[override]
+        """End the utterance; the search cannot be used afterwards."""
+        record, utterance, ends = self._record, self.state, np.zeros(0, arrays.ENDING)
+        assert record is not None
+        if utterance.counts[arrays.DIED] < 0:
+            ends = self._answered(lambda search: endings_of(search, utterance, True))
+        if not (ends["cost"] < np.inf).any():
+            ends = endings_of(self._search.value, utterance, False)
+        ends = ends[ends["cost"] < np.inf]
+        ends["cost"] -= ends["cost"].min()
+        ends = ends[ends["cost"] <= record.limit]
+        extra = np.full(2 * utterance.counts[arrays.FRONTIER], np.inf, np.float32)
+        np.minimum.at(extra, 2 * ends["entry"] + ends["phase"], ends["cost"])
+        first = record.counts[arrays.FIRST]
+        prune(record, extra)
+        ends["entry"] = record.number[first + ends["entry"]]
+        arcs = self._answered(lambda search: gather(search, record, ends))
+        entries = record.entries[: record.counts[arrays.NUM_ENTRIES]]
+        names = ("frame", "cost", "node", "boost", "spelling")
+        self._record = None  # the best path alone is left to be read
+        return RecordedFrames(
+            super().finish()[0],
+            RecordedEntries(
+                nonblank_first=entries["nonblank_first"] != 0,
+                state=self._lm.orders(entries["state"].copy()),
+                **{name: entries[name].copy() for name in names},
+            ),
+            RecordedArcs(*arcs),
+        )
+
+    def _grow(
+        self, status: int, scratch: Handle[arrays.Scratch]
+    ) -> Handle[arrays.Scratch]:
+        record = self._record
+        if status != arrays.GROW_LATTICE or record is None:
+            return super()._grow(status, scratch)
+        prune(record, np.zeros(2 * self.state.counts[arrays.FRONTIER], np.float32))
+        num_arcs, num_entries, _ = record.counts.tolist()
+        needed = 2 * (num_arcs + 4 * len(scratch.value.candidates))
+        if needed > len(record.arcs):
+            record = record._replace(arcs=longer(record.arcs, needed))
+        needed = 2 * (num_entries + len(self.state.frontier))
+        if needed > len(record.entries):
+            record = record._replace(
+                entries=longer(record.entries, needed),
+                extra=np.empty(2 * needed, np.float32),
+                number=np.empty(needed, np.int32),
+            )
+        self._record = record
+        return scratch
+
+
+def with_model(search: Handle[arrays.Search], lm: LmArrays) -> Handle[arrays.Search]:
+    """Let kernels have the language model's arrays as they are now."""
+    value = search.value
+    if value.space.automaton is lm.now:
+        return search
+    return Handle(value._replace(space=value.space._replace(automaton=lm.now)))

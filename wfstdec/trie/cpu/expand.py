@@ -41,8 +41,7 @@ from wfstdec.trie.cpu.nodes import (
     token_of,
     word_end,
 )
-from wfstdec.trie.lexicon_trie import find_child
-from wfstdec.trie.open_words import find_text
+from wfstdec.trie.lexicon_trie import find_child, find_text
 from wfstdec.trie.search_space import Node
 
 _TEXT_FACTOR = np.uint64(6364136223846793005)

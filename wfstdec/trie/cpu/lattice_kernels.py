@@ -196,12 +196,10 @@ def _end_of(search, source, pron):
 
 @jit
 def prune(record, ends):
-    """Drop what cannot be part of the lattice; renumber the rest.
-
-    `ends`: the extra cost of each state of the frontier, float32 [2 F]. Before the end
-    of the utterance it is 0: each may be on the best path. `record.number` then has the
-    new numbers of entries.
-    """
+    """Drop what cannot be part of the lattice; renumber the rest."""
+    # `ends`: the extra cost of each state of the frontier, float32 [2 F]. Before the
+    # end of the utterance it is 0: each may be on the best path. `record.number` then
+    # has the new numbers of entries.
     counts, arcs, limit = record.counts, record.arcs, record.limit
     number, extra = record.number, record.extra
     num_entries, first = counts[arrays.NUM_ENTRIES], counts[arrays.FIRST]

@@ -27,9 +27,7 @@ from wfstdec.search.options import MAX_OPEN_TOKENS
 from wfstdec.search.paths.tokens import OPEN_PRON
 from wfstdec.text.tokens import EPSILON
 from wfstdec.trie.cpu import arrays
-from wfstdec.trie.lookahead import ANYWHERE, AT_ROOT, Rows, potential_of
-from wfstdec.trie.oov_trie import advance_credit, oov_lookahead
-from wfstdec.trie.open_words import (
+from wfstdec.trie.lexicon_trie import (
     EMPTY_TEXT,
     extended,
     find_text,
@@ -39,7 +37,8 @@ from wfstdec.trie.open_words import (
     open_token,
     spelling_cost,
 )
-from wfstdec.trie.search_space import Node, WordEnd
+from wfstdec.trie.lookahead import ANYWHERE, AT_ROOT, Rows, potential_of
+from wfstdec.trie.search_space import Node, WordEnd, advance_credit, oov_lookahead
 
 _CACHE_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _CACHE_SHIFT = np.uint64(64 - arrays.CACHE_BITS)

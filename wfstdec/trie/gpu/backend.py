@@ -94,11 +94,7 @@ class DeviceBackend(BatchingBackend):
         self.num_tokens = space.num_tokens
         self.device_space = DeviceSpace(space, make_device, first_entries, form_for)
         self.device = self.device_space.device
-
-    @property
-    def model_bytes(self) -> int:
-        """Bytes that the space takes."""
-        return self.device_space.num_bytes
+        self.model_bytes = self.device_space.num_bytes
 
     def prepare(self, options: TrieOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts for the host; they go to the device with the first batch."""

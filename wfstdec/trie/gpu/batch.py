@@ -22,7 +22,6 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.gpu.batch import Batch, BatchLayout, Growth, Session
-from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import BlockShape
 from wfstdec.gpu.records import NONE
 from wfstdec.search.paths.tokens import PartialPath, TokenPath, TokenRows
@@ -91,30 +90,28 @@ class DeviceBatch(Batch):
         lengths: Sequence[int] | None = None,
     ) -> None:
         work = device_space.work(options.beam_size)
-        device, form = work.device, work.form
         inputs = [cpu.inputs_of(options, one)[0].value for one in boosts]
         task = task_of(inputs[0].params)
         device_space.fill_in(task)
-        super().__init__(LAYOUT, work.scratch, task, Variant(form.threads), len(boosts))
-        self._form = form
+        super().__init__(
+            LAYOUT, work.scratch, task, Variant(work.form.threads), len(boosts)
+        )
+        self._form = work.form
         self._searches = [cpu.start(options, one) for one in boosts]
-        self._boosts = BatchBoosts(device, self._share, device_space.phrases)
         self.utterances["base"] = [one.state.base[0] for one in self._searches]
         frames: Sequence[int | None] = lengths or [None] * len(boosts)
-        with device.on_stream(None):
-            nodes = [trace_nodes(n) for n in frames]
-            self._allocate_first(form.entries, nodes, in_chunks=lengths is None)
-            for i, (one, given) in enumerate(zip(boosts, inputs, strict=True)):
-                most = given.words.top_bonus + given.phrases.rows["credit"].max()
-                self.utterances["boosted"][i] = given.params.boosted
-                self.utterances["most_credit"][i] = most
-                if one.words:
-                    self.utterances["words"][i] = self._boosts.words(one.words)[0]
-                if one.phrases is not None:
-                    self.utterances["phrases"][i] = self._boosts.phrases(one.phrases)
-            # The next launch may be on another stream, and so may be what used this
-            # memory before.
-            device.wait()
+        for i, one in enumerate(inputs):
+            most = one.words.top_bonus + one.phrases.rows["credit"].max()
+            self.utterances["boosted"][i] = one.params.boosted
+            self.utterances["most_credit"][i] = most
+        self._prepare(
+            work.form.entries,
+            [trace_nodes(n) for n in frames],
+            [one.words for one in boosts],
+            [one.phrases for one in boosts],
+            device_space.phrases,
+            in_chunks=lengths is None,
+        )
 
     def _take_shape(self, shape: BlockShape) -> None:
         form = self._form

@@ -18,7 +18,7 @@ from wfstdec.gpu import boosts, logprobs
 from wfstdec.gpu.boosts import DevicePhrases, automaton_arrays
 from wfstdec.gpu.compiling import Macros, Program
 from wfstdec.gpu.device import Device, DeviceArrays, ScratchLayout, ScratchPool
-from wfstdec.gpu.records import NONE, WARP, read_structs
+from wfstdec.gpu.records import NONE, WARP, fill_options, read_structs
 from wfstdec.jit.records import WeakCache
 from wfstdec.trie.cpu.arrays import ENTRY as CPU_ENTRY
 from wfstdec.trie.cpu.arrays import TRACE_NODE, SearchParams
@@ -137,17 +137,12 @@ def program(threads: int) -> Program:
 def task_of(params: SearchParams) -> np.ndarray:
     """TASK [1] with the options filled in."""
     task = np.zeros(1, STRUCTS["Task"])
-    for name in ("beam_size", "token_top_k", "nbest"):
-        task[name] = min(int(getattr(params, name)), NONE)
     task["most_frames"] = FRAMES_PER_LAUNCH
     task["sums"], task["by_text"] = params.sums, params.by_text
     names = ("lm_scale", "word_insertion", "token_insertion")
     credits = ("begin_credit", "inside_credit", "end_credit", "instalment")
-    for name in names + credits:
-        task[name] = getattr(params, name)
-    for name, value in params.pricing._asdict().items():
-        task[name] = value
-    task["beam"] = params.beam + np.float32(0)  # no -0.0: kernels compare integers
+    counts = "beam_size", "token_top_k", "nbest"
+    fill_options(task, params, counts, names + credits)
     return task
 
 

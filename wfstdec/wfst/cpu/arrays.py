@@ -16,7 +16,7 @@ import numpy as np
 from numpy import uint32
 
 from wfstdec.boost.tables import ListedWords
-from wfstdec.jit.records import record
+from wfstdec.jit.records import longer, record
 from wfstdec.jit.vectors import LANES
 from wfstdec.wfst.cpu.rows import RowArrays
 from wfstdec.wfst.options import SearchParams
@@ -118,7 +118,7 @@ class Search(NamedTuple):
     rows: RowArrays
     params: SearchParams
     words: ListedWords
-    phrases: Any  # `RowPhrases`, or None if boosts have no states
+    phrases: Any  # `PhraseRows`, or None if boosts have no states
     oov: Any  # `RowOverlay`, or None without OOV words
     scratch: RowScratch
     state: RowState
@@ -129,14 +129,26 @@ _states = itertools.count(1)
 """Owner numbers of utterance states."""
 
 
+OF_STATE = record(
+    "f4 blank token",
+    "u4 again",
+    "f4 least",
+    "u4 record first",
+    "u8 labels",
+    "u4 blank_node token_node ended chain boost",
+    "f4 credit",
+)
+OF_ENTRIES = record("u4 waiting links winner listed", "f4 repeats reached", "u8 live")
+OF_CANDIDATES = record("u4 goals at of", "u1 by")
+OF_ENDS = record("u4 end_boosts", "u8 keys")
+"""Arrays with an element per entry of a state, per entry, per candidate, two per entry
+of scratch; `candidates` and `ends` are others."""
+
+
 def new_state(entries: int, nodes: int) -> RowState:
     """Allocate the state of an utterance."""
     some = _Spread()
-    f, u = np.float32, np.uint32
-    kinds = f, f, u, f, u, u, np.uint64, u, u, u, u, u, f
-    named = zip(OF_STATE_ENTRIES, kinds, strict=True)
-    arrays: dict[str, Any] = {name: some.zeros(entries, kind) for name, kind in named}
-    progress = np.zeros(1, PROGRESS)
+    arrays, progress = some.all_of(OF_STATE, entries), np.zeros(1, PROGRESS)
     progress["owner"] = next(_states) << 32
     return RowState(**arrays, nodes=some.zeros(nodes, NODE), progress=progress)
 
@@ -146,25 +158,15 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
     some = _Spread()
     costs = np.full((len(rows.repeat_arc) // 64 + 1) * 64, np.inf, np.float32)
     return RowScratch(
+        **some.all_of(OF_ENTRIES, entries),
+        **some.all_of(OF_CANDIDATES, candidates),
+        **some.all_of(OF_ENDS, 2 * entries),
+        candidates=some.zeros(candidates, CANDIDATE),
+        ends=some.zeros(2 * entries, ENTRY),
         slots=np.zeros(int(rows.num_rows), np.uint32),
         hashed=np.zeros(HASHED, np.uint32),
         owner=np.zeros(1, np.int64),
-        waiting=some.zeros(entries, np.uint32),
-        links=some.zeros(entries, np.uint32),
         heads=np.zeros(int(rows.num_ranks), np.uint32),
-        winner=some.zeros(entries, np.uint32),
-        repeats=some.zeros(entries, np.float32),
-        reached=some.zeros(entries, np.float32),
-        listed=some.zeros(entries, np.uint32),
-        live=some.zeros(entries, np.uint64),
-        candidates=some.zeros(candidates, CANDIDATE),
-        goals=some.zeros(candidates, np.uint32),
-        at=some.zeros(candidates, np.uint32),
-        of=some.zeros(candidates, np.uint32),
-        by=some.zeros(candidates, np.uint8),
-        ends=some.zeros(2 * entries, ENTRY),
-        end_boosts=some.zeros(2 * entries, np.uint32),
-        keys=some.zeros(2 * entries, np.uint64),
         bins=np.zeros(1024, np.uint32),
         costs=costs,
         begun=costs.copy(),
@@ -174,19 +176,9 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
     )
 
 
-OF_STATE_ENTRIES = RowState._fields[: RowState._fields.index("nodes")]
-OF_SCRATCH_ENTRIES = tuple(
-    "waiting links winner repeats reached listed live ends end_boosts keys".split()
-)
-OF_CANDIDATES = "candidates", "goals", "at", "of", "by"
-"""Fields with one element per entry, in state and scratch, and per candidate."""
-
-
 def twice(array: np.ndarray) -> np.ndarray:
     """Copy into an array of twice the size; the new half is 0."""
-    larger = np.zeros(2 * len(array), array.dtype)
-    larger[: len(array)] = array
-    return larger
+    return longer(array, 2 * len(array))
 
 
 class _Spread:
@@ -200,3 +192,7 @@ class _Spread:
         self._turn += 1
         skipped = self._turn * 11 % 61 * 64 // np.dtype(kind).itemsize
         return np.zeros(size + skipped + LANES, kind)[skipped:]
+
+    def all_of(self, fields: np.dtype, size: int) -> dict[str, Any]:
+        """Allocate an array of `size` elements for each field of a record."""
+        return {name: self.zeros(size, fields[name]) for name in fields.names or ()}

@@ -10,29 +10,28 @@ The graph and each boost list are laid out for the kernels here, once.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.tables import NO_PHRASES, BoostTables
-from wfstdec.graph.overlay import Overlay
+from wfstdec.boost.tables import BoostTables
+from wfstdec.graph.overlay import make_overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.handles import Handle
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.paths.tokens import BestPath, PathTokens
 from wfstdec.search.paths.traceback import Rule, read_paths
 from wfstdec.search.threads import SEGMENTS, CallBudget, HostBackend, check
-from wfstdec.wfst.boost_support import overlay_of
+from wfstdec.text.vocabulary import OovWords
 from wfstdec.wfst.cpu.arrays import OK, twice
-from wfstdec.wfst.cpu.boosts import FIRST_TOKEN, RowPhrases, row_phrases
+from wfstdec.wfst.cpu.boosts import FIRST_TOKEN
 from wfstdec.wfst.cpu.oov import RowOverlay, row_overlay, with_slots
 from wfstdec.wfst.cpu.recording import RecordingSearch
-from wfstdec.wfst.cpu.rows import RowArrays, row_graph_of, rule_of_rows, words_by_row
+from wfstdec.wfst.cpu.rows import row_graph_of, rule_of_rows, words_by_row
 from wfstdec.wfst.cpu.search import (
     GROW_STEPS,
     CpuSearch,
@@ -56,20 +55,19 @@ class CpuBackend(HostBackend):
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
         super().__init__(len(graph.tokens), graph)
         self.graph = graph
-        self._overlays = WeakCache(partial(overlay_of, graph))
-        self._lock = threading.Lock()
-        self._first_capacity = first_capacity
-        self._on_rows: RowSearch | None = None
+        make = partial(RowSearch, first_capacity=first_capacity)
+        self._laid_out: WeakCache[PackedGraph, RowSearch] = WeakCache(make)
 
     def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
         """Lay out a boost list; the result lives as long as the list."""
-        self._inputs_of(options, boosts)
+        self.on_rows.inputs_of(options, boosts)
 
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> CpuSearch:
         """Begin an utterance."""
-        inputs, rows = self._inputs_of(options, boosts), self.on_rows
+        rows = self.on_rows
+        inputs = rows.inputs_of(options, boosts)
         given = rows.rule_of(inputs), inputs, rows.memory
         return RecordingSearch(*given, options) if record else CpuSearch(*given)
 
@@ -82,65 +80,43 @@ class CpuBackend(HostBackend):
         names: Sequence[int] = (),
     ) -> list[BestPath]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
-        return self.on_rows.decode(utterances, self._inputs_of(options, boosts), pace)
+        rows = self.on_rows
+        return rows.decode(utterances, rows.inputs_of(options, boosts), pace)
 
     @property
     def on_rows(self) -> RowSearch:
         """The search of the graph, built at the first call."""
-        with self._lock:
-            if self._on_rows is None:
-                rows = row_graph_of(self.graph)
-                rule = rule_of_rows(rows, self.graph.info.marks_repeats)
-                self._on_rows = RowSearch(rows, rule, self._first_capacity)
-            return self._on_rows
-
-    def _inputs_of(
-        self, options: WfstOptions, boosts: CompiledBoosts
-    ) -> Handle[Inputs]:
-        params = search_params(options, bool(boosts.words))
-        oov = boosts.oov
-        overlay = None if oov is None else self._overlays.of(oov)
-        return self.on_rows.inputs_of(params, boosts, overlay)
+        return self._laid_out.of(self.graph)
 
 
 class RowSearch:
     """Searches of one graph."""
 
-    def __init__(self, rows: RowArrays, rule: Rule, first_capacity: int) -> None:
-        self._rows, self._rule = rows, rule
+    def __init__(self, graph: PackedGraph, first_capacity: int) -> None:
+        self._rows = rows = row_graph_of(graph)
         self._handle: Any = Handle(rows)
+        self._rule = rule_of_rows(rows, graph.info.marks_repeats)
         self.memory = RowMemory(rows, first_capacity)
-        self._inputs: WeakCache[Any, dict[SearchParams, Handle[Inputs]]] = WeakCache(
-            lambda boosts: {}
-        )
-        self._phrases = WeakCache(self._lay_out)
-        self._no_phrases = row_phrases(NO_PHRASES, len(rows.repeat_arc))
-        self._overlays: WeakCache[Overlay, RowOverlay] = WeakCache(
-            partial(row_overlay, rows)
+        self._tables = BoostTables(*words_by_row(rows), first_token=FIRST_TOKEN)
+        self._inputs: WeakCache[CompiledBoosts, dict[SearchParams, Handle[Inputs]]]
+        self._inputs = WeakCache(lambda boosts: {})
+        self._overlays: WeakCache[OovWords, RowOverlay] = WeakCache(
+            lambda oov: row_overlay(rows, make_overlay(graph, oov))
         )
 
-    @cached_property
-    def _tables(self) -> BoostTables:
-        return BoostTables(*words_by_row(self._rows), first_token=FIRST_TOKEN)
-
-    def _lay_out(self, boosts: CompiledBoosts) -> RowPhrases:
-        return row_phrases(self._tables.phrases(boosts), len(self._rows.repeat_arc))
-
-    def inputs_of(
-        self, params: SearchParams, boosts: CompiledBoosts, overlay: Overlay | None
-    ) -> Handle[Inputs]:
+    def inputs_of(self, options: WfstOptions, boosts: CompiledBoosts) -> Handle[Inputs]:
         """Inputs of a search; those of each list without OOV words are kept."""
-        known = self._inputs.of(boosts)
-        if overlay is None and params in known:
+        params = search_params(options, bool(boosts.words))
+        known, oov = self._inputs.of(boosts), None
+        if boosts.oov is None and params in known:
             return known[params]
-        phrases, oov, top_bonus = None, None, boosts.words.top_bonus
-        if overlay is not None:
-            oov = with_slots(self._overlays.of(overlay))
-            top_bonus = top_bonus + overlay.top_bonus
-        if boosts.phrases is not None:
-            phrases = self._phrases.of(boosts)
-        elif top_bonus > params.instalment:
-            phrases = self._no_phrases
+        top_bonus = boosts.words.top_bonus
+        if boosts.oov is not None:
+            oov = with_slots(self._overlays.of(boosts.oov))
+            top_bonus = top_bonus + oov.top_bonus
+        phrases = None
+        if boosts.phrases is not None or top_bonus > params.instalment:
+            phrases = self._tables.phrases(boosts)
         of_list = self._tables.words(boosts), phrases, oov
         inputs = Handle(Inputs(self._handle, _laid_out(params), *of_list))
         if oov is None:  # an overlay has slots that one search writes to

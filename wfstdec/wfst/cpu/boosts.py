@@ -1,6 +1,5 @@
 """Costs and boosts of an arc in the CPU search.
 
-    phrases = row_phrases(tables, num_tokens)     # once per list
     credit, boost = step(search, boost, label, position, arc, has_word)
 
 Boosts have states where there are phrases, or bonuses above an instalment. A token arc
@@ -14,9 +13,6 @@ never larger: float addition is monotone, so that pruning by the bound is exact.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.boost import kernels
@@ -30,9 +26,8 @@ from wfstdec.boost.kernels import (
     state_of,
     word_bonus,
 )
-from wfstdec.boost.tables import PhraseRows
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
-from wfstdec.jit import inlined, read_only
+from wfstdec.jit import inlined
 from wfstdec.text.tokens import ilabel_of
 
 FIRST_TOKEN = ilabel_of(0)
@@ -41,39 +36,19 @@ _TOKENS = uint64(FIRST_TOKEN)
 _NO_LABEL = uint32(0)
 
 
-class RowPhrases(NamedTuple):
-    """`PhraseRows`, field for field, and the credit for beginning a phrase."""
-
-    rows: np.ndarray
-    arcs: np.ndarray
-    dense: np.ndarray
-    final_cost: np.ndarray
-    credited: np.ndarray
-    num_labels: np.uint32
-    of_words: bool
-    of_tokens: bool
-    initial: np.uint32
-    begun: np.uint64
-    start: np.uint32
-    begins: np.ndarray  # float32 [V and more]: upper bound of an initial state's credit
-
-
-def row_phrases(phrases: PhraseRows, num_tokens: int) -> RowPhrases:
-    """Lay out phrases for the CPU search."""
-    begins = np.zeros((num_tokens // 64 + 1) * 64, np.float32)
-    if phrases.of_tokens:
-        root = int(phrases.rows["dense"][0]) + FIRST_TOKEN
-        costs = phrases.dense["cost"][root : root + num_tokens]
-        begins[:num_tokens] = np.maximum(-costs, 0)
-    return RowPhrases(*phrases, read_only(begins))
+@inlined
+def begin_credit(phrases, token):
+    """Credit for beginning a phrase with a token, in the initial state; at least 0."""
+    if not phrases.of_tokens:
+        return float32(0)
+    step = phrases.dense[uint64(phrases.rows[0].dense) + uint64(FIRST_TOKEN) + token]
+    return max(float32(-step.cost), float32(0))
 
 
 @inlined
 def bonus_at(rows, words, position, arc):
-    """Bonus of the word on an arc of the packed graph, or 0.
-
-    `position`: of the arc among those of rows and, after them, epsilon arcs.
-    """
+    """Bonus of the word on an arc of the packed graph, or 0."""
+    # `position`: of the arc among those of rows and, after them, epsilon arcs.
     if boost_window(words, position) & BIT == NO_BITS:
         return float32(0)
     return word_bonus(words, rows.path_arcs[uint64(arc)].olabel)

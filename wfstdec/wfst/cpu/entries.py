@@ -26,11 +26,7 @@ from wfstdec.jit.vectors import (
 )
 from wfstdec.search.logprobs import penalised
 from wfstdec.text.tokens import ilabel_of
-from wfstdec.wfst.cpu.arrays import (
-    FROM_TOKEN,
-    HASHED,
-    NONE,
-)
+from wfstdec.wfst.cpu.arrays import FROM_TOKEN, HASHED, NONE
 from wfstdec.wfst.cpu.boosts import LABEL, most_credited
 from wfstdec.wfst.cpu.rows import ADDED, RECORDS, SHARED
 
@@ -56,47 +52,42 @@ def room_in(array):
 def row_of(rows, oov, record):
     """Row of an entry's record; nodes of an overlay follow the graph's rows."""
     u = uint64(record & RECORDS)
-    if oov is not None:
-        if record & ADDED != _NO_FLAG:
-            return rows.num_rows + u
+    if oov is not None and record & ADDED != _NO_FLAG:
+        return rows.num_rows + u
     return u if u < rows.num_rows else uint64(rows.records[u].row)
 
 
 @inlined
 def state_after_blank(rows, oov, record):
     """Packed state after a blank in the row of a record."""
-    if oov is not None:
-        if record & ADDED != _NO_FLAG:
-            u = uint32(record & RECORDS)
-            return uint32(oov.first_state + u * oov.per_record + uint32(1))
+    if oov is not None and record & ADDED != _NO_FLAG:
+        u = uint32(record & RECORDS)
+        return uint32(oov.first_state + u * oov.per_record + uint32(1))
     return rows.state_of_row[row_of(rows, oov, record)]
 
 
 @inlined
 def state_after_token(rows, oov, record):
     """Packed state after the token of a record."""
-    if oov is not None:
-        if record & ADDED != _NO_FLAG:
-            u = uint32(record & RECORDS)
-            return uint32(oov.first_state + u * oov.per_record)
+    if oov is not None and record & ADDED != _NO_FLAG:
+        u = uint32(record & RECORDS)
+        return uint32(oov.first_state + u * oov.per_record)
     return rows.state_of_record[uint64(record & RECORDS)]
 
 
 @inlined
 def arc_at(rows, oov, a):
     """Packed number of token arc `a`; arcs of an overlay follow the graph's."""
-    if oov is not None:
-        if a >= uint32(len(rows.arcs)):
-            return uint32(oov.first_arc + (a - uint32(len(rows.arcs))))
+    if oov is not None and a >= uint32(len(rows.arcs)):
+        return uint32(oov.first_arc + (a - uint32(len(rows.arcs))))
     return rows.arc[uint64(a)]
 
 
 @inlined
 def epsilon_at(rows, oov, e):
     """Packed number of epsilon arc `e`; arcs of an overlay follow the graph's."""
-    if oov is not None:
-        if e >= uint64(len(rows.epsilons)):
-            return uint32(oov.first_arc + uint32(e - uint64(len(rows.epsilons))))
+    if oov is not None and e >= uint64(len(rows.epsilons)):
+        return uint32(oov.first_arc + uint32(e - uint64(len(rows.epsilons))))
     return rows.epsilon_arc[e]
 
 
@@ -112,33 +103,28 @@ def acoustic_cost(rows, params, logprobs, t, token):
 @inlined
 def rank_of(rows, oov, record):
     """Epsilon rank of a record; 0 in an overlay."""
-    if oov is not None:
-        if record & ADDED != _NO_FLAG:
-            return _ZERO
+    if oov is not None and record & ADDED != _NO_FLAG:
+        return _ZERO
     return uint64(rows.records[uint64(record & RECORDS)].rank)
 
 
 @inlined
 def epsilons_of(rows, oov, record):
-    """Range of a record's epsilon arcs, as numbered by `epsilon_at`.
-
-    Overlays have some only where rows are `plain`.
-    """
+    """Range of a record's epsilon arcs, as numbered by `epsilon_at`."""
+    # Overlays have some only where rows are `plain`.
     u = uint64(record & RECORDS)
-    if oov is not None:
-        if record & ADDED != _NO_FLAG:
-            first = uint64(len(rows.epsilons))
-            return first + uint64(oov.begin[u]), first + uint64(oov.first_token_arc[u])
+    if oov is not None and record & ADDED != _NO_FLAG:
+        first = uint64(len(rows.epsilons))
+        return first + uint64(oov.begin[u]), first + uint64(oov.first_token_arc[u])
     return uint64(rows.records[u].epsilon), uint64(rows.records[u + _ONE].epsilon)
 
 
 @inlined
 def token_at(rows, oov, a):
     """Token of arc `a`, numbered as by `arc_at`."""
-    if oov is not None:
-        if a >= uint32(len(rows.arcs)):
-            label = oov.arcs[uint64(a) - uint64(len(rows.arcs))].ilabel & LABEL
-            return uint64(label) - _FIRST_TOKEN
+    if oov is not None and a >= uint32(len(rows.arcs)):
+        label = oov.arcs[uint64(a) - uint64(len(rows.arcs))].ilabel & LABEL
+        return uint64(label) - _FIRST_TOKEN
     return uint64(rows.tokens[uint64(a)])
 
 
@@ -152,22 +138,17 @@ def leaving_cost(rows, state, i):
 
 @inlined
 def find(search, n, record, boost, of_row):
-    """Find the entry of a record and a boost state.
-
-    `of_row`: find the first entry of its row instead, of any record.
-
-    Returns (its position or `n`, the last entry of its chain or NO_ENTRY).
-    """
+    """Find the entry of a record and a boost state."""
+    # `of_row`: find the first entry of its row instead, of any record.
+    # Returns (its position or `n`, the last entry of its chain or NO_ENTRY).
     scratch, state = search.scratch, search.state
     phrases, oov = search.phrases, search.oov
-    if phrases is not None:
-        if boost != phrases.initial:
-            return _find_boosted(search, n, record, boost, of_row)
+    if phrases is not None and boost != phrases.initial:
+        return _find_boosted(search, n, record, boost, of_row)
     if record & SHARED == _NO_FLAG:
         slots = scratch.slots
-        if oov is not None:
-            if record & ADDED != _NO_FLAG:
-                slots = oov.slots
+        if oov is not None and record & ADDED != _NO_FLAG:
+            slots = oov.slots
         i = uint64(slots[uint64(record & RECORDS)])
         found = i < n and state.record[i] == record
         if phrases is not None:
@@ -248,9 +229,8 @@ def _find_shared(search, n, record, of_row):
         return n, NO_ENTRY
     if row_of(rows, oov, state.record[i]) != row:
         return n, NO_ENTRY
-    if phrases is not None:
-        if state.boost[i] != phrases.initial:
-            return n, NO_ENTRY
+    if phrases is not None and state.boost[i] != phrases.initial:
+        return n, NO_ENTRY
     while state.record[i] != record and not of_row:
         if state.chain[i] == NONE:
             return n, i
@@ -291,19 +271,17 @@ def register(search, n, record, boost, after):
     """Make entry `n` known to `find`."""
     phrases, oov = search.phrases, search.oov
     rows, scratch, state = search.rows, search.scratch, search.state
-    if phrases is not None:
-        if boost != phrases.initial:
-            state.chain[n] = NONE
-            state.progress[0].chained += int64(record & SHARED != _NO_FLAG)
-            if after == NO_ENTRY:
-                scratch.hashed[_slot_of(row_of(rows, oov, record), boost)] = uint32(n)
-            else:
-                state.chain[after] = uint32(n)
-            return
-    if oov is not None:
-        if record & ADDED != _NO_FLAG:
-            oov.slots[uint64(record & RECORDS)] = uint32(n)
-            return
+    if phrases is not None and boost != phrases.initial:
+        state.chain[n] = NONE
+        state.progress[0].chained += int64(record & SHARED != _NO_FLAG)
+        if after == NO_ENTRY:
+            scratch.hashed[_slot_of(row_of(rows, oov, record), boost)] = uint32(n)
+        else:
+            state.chain[after] = uint32(n)
+        return
+    if oov is not None and record & ADDED != _NO_FLAG:
+        oov.slots[uint64(record & RECORDS)] = uint32(n)
+        return
     if record & SHARED == _NO_FLAG:
         scratch.slots[uint64(record & RECORDS)] = uint32(n)
     else:
@@ -365,10 +343,8 @@ def compact(search, n):
 
 @part
 def spread(search):
-    """Write the active states of the packed graph to `scratch.ends`; their number.
-
-    `arc` is the entry, flagged where it is the state after the token.
-    """
+    """Write the active states of the packed graph to `scratch.ends`; their number."""
+    # `arc` is the entry, flagged where it is the state after the token.
     rows, oov, scratch, state = search.rows, search.oov, search.scratch, search.state
     count, best = _ZERO, state.progress[0].best
     for i in range(uint64(state.progress[0].entries)):

@@ -46,14 +46,10 @@ from wfstdec.jit.vectors import (
     trailing,
 )
 from wfstdec.search.hypothesis import NO_CUTOFF
-from wfstdec.wfst.cpu.arrays import (
-    FROM_TOKEN,
-    GROW_CANDIDATES,
-    LEVELS,
-    OK,
-)
+from wfstdec.wfst.cpu.arrays import GROW_CANDIDATES, LEVELS, OK
 from wfstdec.wfst.cpu.boosts import (
     FIRST_TOKEN,
+    begin_credit,
     bonus_at,
     max_insertion_credit,
     may_step,
@@ -62,7 +58,7 @@ from wfstdec.wfst.cpu.boosts import (
     top_bonus,
 )
 from wfstdec.wfst.cpu.entries import leaving_cost, row_of
-from wfstdec.wfst.cpu.oov import expand_oov
+from wfstdec.wfst.cpu.oov import expand_oov, write_candidate
 from wfstdec.wfst.cpu.rows import ADDED, RECORDS, TOKEN_FIRST, WORD
 
 _NO_FLAG = uint32(0)
@@ -93,13 +89,10 @@ class Bounds(NamedTuple):
 
 @inlined
 def expand(search, lowest, beam):
-    """Write the arcs within the beam to `scratch.candidates`.
-
-    Sets the lowest cost and the cutoff of the frame. `lowest`: lowest cost of what
-    advances in place. `beam`: of candidates.
-
-    Returns (OK or the array to grow, number of candidates).
-    """
+    """Write the arcs within the beam to `scratch.candidates`."""
+    # Sets the lowest cost and the cutoff of the frame. `lowest`: lowest cost of what
+    # advances in place. `beam`: of candidates.
+    # Returns (OK or the array to grow, number of candidates).
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
     phrases, oov = search.phrases, search.oov
@@ -135,7 +128,7 @@ def expand(search, lowest, beam):
             above = float32(limit + bonus)
             _fill_live_sets(scratch, classes, bits, above, width, LEVELS)
             bits &= _at_most(c0, c1, c2, c3, limit)
-            _price_begun(phrases, scratch)
+            _price_begun(phrases, scratch, len(rows.repeat_arc))
             c0, c1, c2, c3 = _least_of_classes(scratch.begun)
             begins = least_of(least(least(c0, c1), least(c2, c3)))
             begun = scratch.begun_classes
@@ -156,10 +149,9 @@ def expand(search, lowest, beam):
         else:
             bounds = Bounds(beam, slack + credit, bonus, cheapest, begins)
             status, made, lowest = _follow_by_cost(search, listed, made, lowest, bounds)
-    if oov is not None:
-        if status == OK:
-            made, lowest, fits = expand_oov(search, made, lowest, beam, True)
-            status = OK if fits else GROW_CANDIDATES
+    if oov is not None and status == OK:
+        made, lowest, fits = expand_oov(search, made, lowest, beam, True)
+        status = OK if fits else GROW_CANDIDATES
     state.progress[0].lowest = lowest
     state.progress[0].cutoff = min(float32(lowest + beam), NO_CUTOFF)
     return status, made
@@ -173,9 +165,8 @@ def _least_from_best(search, n):
     for i in range(n):
         if not state.token[i] == float32(0):
             continue
-        if search.oov is not None:
-            if state.record[i] & ADDED != _NO_FLAG:
-                break  # `expand_oov` follows its arcs first
+        if search.oov is not None and state.record[i] & ADDED != _NO_FLAG:
+            break  # `expand_oov` follows its arcs first
         one = rows.records[uint64(state.record[i] & RECORDS)]
         for a in range(uint64(one.first), uint64(one.first) + uint64(one.length)):
             token = uint32(rows.tokens[a])
@@ -220,11 +211,9 @@ def _store_classes(classes, c0, c1, c2, c3):
 
 @inlined
 def _fill_live_sets(scratch, classes, bits, limit, beam, first):
-    """Fill the sets of tokens that can survive from each level, from set `first` on.
-
-    `classes`: costs of the tokens `bits` (modulo 64). A level stands for its lowest
-    cost, so that a set may be too large, never too small.
-    """
+    """Fill the sets of tokens that can survive from each level, from set `first` on."""
+    # `classes`: costs of the tokens `bits` (modulo 64). A level stands for its lowest
+    # cost, so that a set may be too large, never too small.
     sets = scratch.live_sets
     per_nat, top = _levels_per_nat(beam), float32(LEVELS - 1)
     for q in range(uint64(LEVELS)):
@@ -248,10 +237,8 @@ def _levels_per_nat(beam):
 
 @inlined
 def _list_entries(search, n, least_arc, beam):
-    """List entries with an arc that may survive, and its tokens; their number.
-
-    The second half of the sets applies to arcs with a bonus.
-    """
+    """List entries with an arc that may survive, and its tokens; their number."""
+    # The second half of the sets applies to arcs with a bonus.
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
     sets, per_nat = scratch.live_sets, _levels_per_nat(beam)
@@ -389,10 +376,8 @@ def _hot_tokens(words, labels, first, among):
 
 @inlined
 def _follow_by_token(search, listed, made, lowest, beam):
-    """Follow arcs by token: prefetch all, then follow.
-
-    Returns (OK or the array to grow, number of candidates, lowest cost).
-    """
+    """Follow arcs by token: prefetch all, then follow."""
+    # Returns (OK or the array to grow, number of candidates, lowest cost).
     rows, scratch, state = search.rows, search.scratch, search.state
     found, room = _ZERO, uint64(len(scratch.at))
     frame = uint32(state.progress[0].frames + 1)
@@ -411,20 +396,15 @@ def _follow_by_token(search, listed, made, lowest, beam):
             live ^= bit
     for q in range(found):
         i, a, token = uint64(scratch.of[q]), uint64(scratch.at[q]), scratch.by[q]
-        cutoff = min(float32(lowest + beam), NO_CUTOFF)
         step_of = ArcStep(i, a, uint32(token), frame)
-        reached = _follow(search, step_of, made, cutoff)
-        lowest = min(lowest, reached)
-        made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
+        made, lowest = _follow_within(search, step_of, made, lowest, beam)
     return OK, made, lowest
 
 
 @inlined
 def _follow_by_cost(search, listed, made, lowest, bounds):
-    """Follow arcs in order of cost, those of entries near the best first.
-
-    Returns (OK or the array to grow, number of candidates, lowest cost).
-    """
+    """Follow arcs in order of cost, those of entries near the best first."""
+    # Returns (OK or the array to grow, number of candidates, lowest cost).
     beam = bounds.beam
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
@@ -465,31 +445,23 @@ def _follow_by_cost(search, listed, made, lowest, bounds):
                 found = _list_arcs(search, i, one, limit, bounds)
             for p in range(found):
                 a = uint64(scratch.at[p])
-                token = uint32(rows.tokens[a])
-                cutoff = min(float32(lowest + beam), NO_CUTOFF)
-                step_of = ArcStep(i, a, token, frame)
-                reached = _follow(search, step_of, made, cutoff)
-                lowest = min(lowest, reached)
-                made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
+                step_of = ArcStep(i, a, uint32(rows.tokens[a]), frame)
+                made, lowest = _follow_within(search, step_of, made, lowest, beam)
     return OK, made, lowest
 
 
 @inlined
-def _price_begun(phrases, scratch):
+def _price_begun(phrases, scratch, num_tokens):
     """Fill `scratch.begun`: token costs less the credit for beginning a phrase."""
-    v = _ZERO
-    while v < uint64(len(scratch.begun)):
-        price = subtract(load(scratch.costs, v), load(phrases.begins, v))
-        store(scratch.begun, v, price)
-        v += STEP
+    for v in range(num_tokens):
+        price = float32(scratch.costs[v] - begin_credit(phrases, uint64(v)))
+        scratch.begun[v] = price
 
 
 @inlined
 def _list_arcs(search, i, one, limit, bounds):
-    """Write the arcs of a row that may survive to `scratch.at`; their number.
-
-    `one`: the entry's record. `limit`: of arc cost plus token cost, before credit.
-    """
+    """Write the arcs of a row that may survive to `scratch.at`; their number."""
+    # `one`: the entry's record. `limit`: of arc cost plus token cost, before credit.
     rows, params, words = search.rows, search.params, search.words
     phrases, scratch, state = search.phrases, search.scratch, search.state
     boost, hot = state.boost[i], may_boost(words, uint64(one.row))
@@ -513,14 +485,20 @@ def _list_arcs(search, i, one, limit, bounds):
 
 
 @inlined
-def _follow(search, step_of, made, cutoff):
-    """Write an arc as candidate `made`; its cost.
+def _follow_within(search, step_of, made, lowest, beam):
+    """Follow an arc; number of candidates and lowest cost, with it if in the beam."""
+    reached = _follow(search, step_of, made, min(float32(lowest + beam), NO_CUTOFF))
+    lowest = min(lowest, reached)
+    return made + uint64(reached <= min(float32(lowest + beam), NO_CUTOFF)), lowest
 
-    The source is the state after a blank or after the token, whichever is lower; a tie
-    goes to the lower state number. Both sums are formed, since they round differently.
-    Returns infinity where even the largest credit would leave the cost above the
-    cutoff.
-    """
+
+@inlined
+def _follow(search, step_of, made, cutoff):
+    """Write an arc as candidate `made`; its cost."""
+    # The source is the state after a blank or after the token, whichever is lower; a
+    # tie goes to the lower state number. Both sums are formed, since they round
+    # differently. Returns infinity where even the largest credit would leave the cost
+    # above the cutoff.
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
     phrases, record = search.phrases, search.record
@@ -548,7 +526,7 @@ def _follow(search, step_of, made, cutoff):
         if may_step(search, boost, label, a, has_word):
             most = state.credit[i]
             if boost == phrases.initial and not has_word:
-                most = phrases.begins[uint64(token)]
+                most = begin_credit(phrases, uint64(token))
             bound = float32(min(after_blank, after_token) - most)
             if float32(bound + scratch.costs[uint64(token)]) > cutoff:
                 return _INF
@@ -568,12 +546,9 @@ def _follow(search, step_of, made, cutoff):
         elif token != state.again[i] and not rows.has_hubs:
             other = after_token
         record.others[made] = other
-    candidate, to = scratch.candidates[made], arc.next & ~WORD
-    candidate.cost = after_token if from_token else after_blank
-    candidate.record, candidate.arc = to, uint32(a)
-    candidate.before = state.token_node[i] if from_token else state.blank_node[i]
-    candidate.ended = frame if from_token else state.ended[i]
-    candidate.source = uint32(i) | (FROM_TOKEN if from_token else _NO_FLAG)
+    cost, to = after_token if from_token else after_blank, arc.next & ~WORD
+    candidate = write_candidate(search, made, i, from_token, frame)
+    candidate.cost, candidate.record, candidate.arc = cost, to, uint32(a)
     prefetch(scratch.slots, uint64(to & RECORDS))
     prefetch(rows.records, uint64(to & RECORDS))
-    return candidate.cost
+    return cost

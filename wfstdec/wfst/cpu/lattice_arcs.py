@@ -58,11 +58,10 @@ SIZES = record("i8 nodes arcs lines")
 
 
 class RowLattice(NamedTuple):
-    """States and arcs that may be part of a lattice, frame by frame.
+    """States and arcs that may be part of a lattice, frame by frame."""
 
-    Nodes are states. A place is a position of an entry times two, plus one for the
-    state after the token.
-    """
+    # Nodes are states. A place is a position of an entry times two, plus one for the
+    # state after the token.
 
     arcs: np.ndarray  # ARC [A], between nodes
     graph_state: np.ndarray  # uint32 [N]
@@ -86,11 +85,9 @@ def new_lattice() -> RowLattice:
 
 @jit
 def append_states_and_arcs(search, lattice, chunk):
-    """Append the states marked alive, and their arcs; drop the records.
-
-    `chunk`: log-probs, float32 [T, V], the frames before them, and the frames before
-    the records. `lattice` has room.
-    """
+    """Append the states marked alive, and their arcs; drop the records."""
+    # `chunk`: log-probs, float32 [T, V], the frames before them, and the frames before
+    # the records. `lattice` has room.
     rows, state, record = search.rows, search.state, search.record
     here, other, steps = lattice.here, lattice.other, record.steps
     num_nodes, first_line = lattice.progress[0].nodes, lattice.progress[0].lines
@@ -225,16 +222,15 @@ def _take_token(search, lattice, source, to, noted):
     boost, paid = lattice.boost[uint64(source)], float32(0)
     one = _add(lattice, source, to, noted.arc)
     one.excess = noted.excess
-    if oov is not None:
-        if a >= uint64(len(rows.arcs)):
-            a -= uint64(len(rows.arcs))
-            taken = oov.arcs[a]
-            if search.phrases is not None:
-                paid, boost = step_oov(search, taken, boost, oov.bonus[a])
-                one.boost_cost = float32(float32(0) - paid)
-            lattice.record[n] = oov.next[a] | _AFTER_TOKEN
-            lattice.graph_state[n], lattice.boost[n] = taken.nextstate, boost
-            return
+    if oov is not None and a >= uint64(len(rows.arcs)):
+        a -= uint64(len(rows.arcs))
+        taken = oov.arcs[a]
+        if search.phrases is not None:
+            paid, boost = step_oov(search, taken, boost, oov.bonus[a])
+            one.boost_cost = float32(float32(0) - paid)
+        lattice.record[n] = oov.next[a] | _AFTER_TOKEN
+        lattice.graph_state[n], lattice.boost[n] = taken.nextstate, boost
+        return
     flagged, position = rows.arcs[a].next, rows.arc[a]
     if search.phrases is not None:
         label, has_word = uint32(rows.tokens[a]) + _FIRST_TOKEN, flagged & WORD
@@ -262,13 +258,12 @@ def _take_epsilon(search, lattice, source, to, noted):
     boost = lattice.boost[uint64(source)]
     one = _add(lattice, source, to, noted.arc)
     one.excess = noted.excess
-    if oov is not None:
-        if e >= uint64(len(rows.epsilons)):  # within an overlay: no word
-            taken = e - uint64(len(rows.epsilons))
-            lattice.record[n] = oov.next[taken] | _AFTER_TOKEN
-            lattice.boost[n] = boost
-            lattice.graph_state[n] = oov.arcs[taken].nextstate
-            return
+    if oov is not None and e >= uint64(len(rows.epsilons)):  # of an overlay
+        taken = e - uint64(len(rows.epsilons))
+        lattice.record[n] = oov.next[taken] | _AFTER_TOKEN
+        lattice.boost[n] = boost
+        lattice.graph_state[n] = oov.arcs[taken].nextstate
+        return
     position, place = uint64(len(rows.arcs)) + e, rows.epsilon_arc[e]
     flagged = rows.epsilons[e].next
     if search.phrases is not None:
@@ -311,10 +306,9 @@ def _write(search, lattice, one, logprobs, row):
     if arc == FALLS:
         one.ilabel = _LEADS if own & EPSILONS != _NO_FLAG else _NO_LABEL
         one.arc = splits[uint64(min(of_graph, uint32(len(splits) - 1)))]
-        if oov is not None:
-            if own & ADDED != _NO_FLAG:
-                node = uint64(own & RECORDS)
-                one.arc += oov.begin[node + node]
+        if oov is not None and own & ADDED != _NO_FLAG:
+            node = uint64(own & RECORDS)
+            one.arc += oov.begin[node + node]
         return
     a, paid = uint64(arc), float32(0)
     if oov is not None:
@@ -354,10 +348,9 @@ def _write(search, lattice, one, logprobs, row):
     one.ilabel, one.olabel, one.graph_cost = taken.ilabel, taken.olabel, taken.cost
     if taken.ilabel & _CARRIES_WORD:
         one.insertion_cost = params.word_insertion
-        if search.phrases is None:
-            if params.has_words:
-                paid = bonus_at(rows, words, position, place)
-                one.boost_cost = float32(float32(0) - paid)
+        if search.phrases is None and params.has_words:
+            paid = bonus_at(rows, words, position, place)
+            one.boost_cost = float32(float32(0) - paid)
     if arc & EPSILON_ARC == _NO_FLAG:
         label = taken.ilabel & _LABEL
         token = int64(label - _FIRST_TOKEN)
@@ -372,9 +365,8 @@ def _write(search, lattice, one, logprobs, row):
 @inlined
 def _own_label(rows, oov, record):
     """Label of a record's token, or 0."""
-    if oov is not None:
-        if record & ADDED != _NO_FLAG:
-            return oov.token[uint64(record & RECORDS)] + _FIRST_TOKEN
+    if oov is not None and record & ADDED != _NO_FLAG:
+        return oov.token[uint64(record & RECORDS)] + _FIRST_TOKEN
     token = uint32(rows.records[uint64(record & RECORDS)].token)
     return token + _FIRST_TOKEN if token < uint32(len(rows.repeat_arc)) else _NO_LABEL
 
@@ -397,10 +389,8 @@ def _num_below(rows, one, label):
 
 @inlined
 def _rank_of_label(rows, oov, record, from_token, label):
-    """Number of arcs of a state before those of a label; a repeat comes last.
-
-    They are its epsilon arcs, its blank, its repeat, and its row's without its token.
-    """
+    """Number of arcs of a state before those of a label; a repeat comes last."""
+    # They are its epsilon arcs, its blank, its repeat, and its row's without its token.
     one, place = rows.records[uint64(record & RECORDS)], uint32(0)
     own = _own_label(rows, oov, record) if from_token else _NO_LABEL
     if rows.has_hubs and from_token:
@@ -422,13 +412,12 @@ def _rank_of_label(rows, oov, record, from_token, label):
 def _arc_in_place(search, record, of_graph, from_token, label):
     """Packed number of a blank or a repeat, by its label."""
     rows, oov, splits = search.rows, search.oov, search.rows.state_arc_splits
-    if oov is not None:
-        if record & ADDED != _NO_FLAG:
-            node = uint64(record & RECORDS)
-            at = oov.begin[node + node + uint64(not from_token)]
-            while oov.arcs[uint64(at)].ilabel & _LABEL != label:
-                at += uint32(1)
-            return splits[len(splits) - 1] + at
+    if oov is not None and record & ADDED != _NO_FLAG:
+        node = uint64(record & RECORDS)
+        at = oov.begin[node + node + uint64(not from_token)]
+        while oov.arcs[uint64(at)].ilabel & _LABEL != label:
+            at += uint32(1)
+        return splits[len(splits) - 1] + at
     place = _rank_of_label(rows, oov, record, from_token, label)
     return splits[uint64(of_graph)] + place
 

@@ -35,17 +35,8 @@ from wfstdec.jit.vectors import (
 from wfstdec.lattice.arrays import ARC, STATE
 from wfstdec.wfst.cpu.arrays import FROM_TOKEN
 from wfstdec.wfst.cpu.entries import spread
-from wfstdec.wfst.cpu.lattice_arcs import (
-    append_states_and_arcs,
-    place_of,
-    winners_of,
-)
-from wfstdec.wfst.cpu.lattice_record import (
-    DROPPED,
-    MOVE,
-    REPEAT_WINS,
-    TOKEN_WINS,
-)
+from wfstdec.wfst.cpu.lattice_arcs import append_states_and_arcs, place_of, winners_of
+from wfstdec.wfst.cpu.lattice_record import DROPPED, MOVE, REPEAT_WINS, TOKEN_WINS
 from wfstdec.wfst.cpu.traceback import boosts_at_end, end_of
 from wfstdec.wfst.lattice_pack import ends as excess_of_ends
 from wfstdec.wfst.lattice_pack import spread as spread_extra
@@ -57,15 +48,12 @@ _LOW, _HALF = uint64(0xFFFFFFFF), uint64(32)
 
 @jit
 def read_notes(search, lattice, chunk, first_frame):
-    """Append the states and arcs of the records to a lattice, and drop the records.
-
-    `lattice` has room in `here`, `other` and `frames`. `chunk`: log-probs, float32 [T,
-    V], the frames before them, and the frames before the records. `first_frame`: of the
-    first state if the utterance ends here, else -1.
-
-    Returns (states and arcs that need room: above it nothing was done; `STATE` [S],
-    `ARC` [A]: the whole lattice of an utterance that ends).
-    """
+    """Append the states and arcs of the records to a lattice, and drop the records."""
+    # `lattice` has room in `here`, `other` and `frames`. `chunk`: log-probs, float32
+    # [T, V], the frames before them, and the frames before the records. `first_frame`:
+    # of the first state if the utterance ends here, else -1. Returns (states and arcs
+    # that need room: above it nothing was done; `STATE` [S], `ARC` [A]: the whole
+    # lattice of an utterance that ends).
     final_cost, scale = search.rows.final_cost, search.params.lm_scale
     limit, is_last = search.record.progress[0].limit, first_frame >= 0
     ends = search.scratch.ends[: spread(search)]
@@ -103,10 +91,8 @@ def read_notes(search, lattice, chunk, first_frame):
 
 @jit
 def shrink_lattice(search, lattice, limit, line):
-    """Drop states and arcs whose extra cost is above the limit; renumber the rest.
-
-    With a `line`, which has one state: drop all before it instead.
-    """
+    """Drop states and arcs whose extra cost is above the limit; renumber the rest."""
+    # With a `line`, which has one state: drop all before it instead.
     ends = search.scratch.ends[: spread(search)]
     for e in range(len(ends)):
         ends[e].node = lattice.here[place_of(ends[e].arc)]
@@ -144,13 +130,10 @@ def _forget_lines(lattice, ends, line):
 
 @jit
 def gather(lattice, first_line, last_line, first_frame):
-    """States and arcs between two lines of `frames`, sorted as lattices are.
-
-    The first line has one state, unless it is line 0. `lattice.number` gets the new
-    number of each state.
-
-    Returns (`STATE` [S], none of them final, `ARC` [A]).
-    """
+    """States and arcs between two lines of `frames`, sorted as lattices are."""
+    # The first line has one state, unless it is line 0. `lattice.number` gets the new
+    # number of each state.
+    # Returns (`STATE` [S], none of them final, `ARC` [A]).
     frames, number = lattice.frames, lattice.number
     first = frames[first_line - 1, 0] if first_line > 0 else int64(0)
     states = np.empty(frames[last_line, 0] - first, STATE)
@@ -213,11 +196,9 @@ def _sorted_arcs(lattice, first_line, last_line, num_states):
 
 @jit
 def _drop(lattice, ends, excess, limit):
-    """Drop what no end leads to within the limit; renumber the rest, and the ends.
-
-    `ends`: ENTRY [E], with nodes. `excess`: float32 [E], cost of ending at each above
-    the best.
-    """
+    """Drop what no end leads to within the limit; renumber the rest, and the ends."""
+    # `ends`: ENTRY [E], with nodes. `excess`: float32 [E], cost of ending at each above
+    # the best.
     number, frames, arcs = lattice.number, lattice.frames, lattice.arcs
     progress = lattice.progress[0]
     extra = spread_extra(ends, excess, progress.nodes, arcs[: progress.arcs], limit)
@@ -319,11 +300,9 @@ def _find_surviving(search, ends, excess):
 
 @inlined
 def _pass_back(one, limit, reached, before):
-    """Pass the extra cost back through an arc, or drop the arc; 1 or 0.
-
-    `reached`, `before`: extra costs of the states that arcs lead to and leave, those
-    after a blank and those after the token.
-    """
+    """Pass the extra cost back through an arc, or drop the arc; 1 or 0."""
+    # `reached`, `before`: extra costs of the states that arcs lead to and leave, those
+    # after a blank and those after the token.
     (blank, token), (before_blank, before_token) = reached, before
     to = uint64(one.to & ~FROM_TOKEN)
     extra = token[to] if one.to & FROM_TOKEN else blank[to]

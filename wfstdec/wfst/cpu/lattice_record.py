@@ -196,10 +196,8 @@ def _write_lanes(record, at, i, bits, costs, state, from_token, to_token):
 
 @part
 def record_frame(search):
-    """Record the arcs of a closed frame; OK, or GROW_NOTES.
-
-    Only the records change, so that the call can be repeated.
-    """
+    """Record the arcs of a closed frame; OK, or GROW_NOTES."""
+    # Only the records change, so that the call can be repeated.
     rows, scratch, state = search.rows, search.scratch, search.state
     record, hubs = search.record, rows.has_hubs
     progress = record.progress[0]

@@ -1,6 +1,6 @@
 """OOV words in the CPU search: the overlay's states as records and rows.
 
-    overlay = row_overlay(rows, overlay_of(graph, words))       # once per list
+    overlay = row_overlay(rows, make_overlay(graph, words))     # once per list
     made, lowest, fits = expand_oov(...)                        # arcs within the beam
 
 A node of the overlay's trie is a record and a row: its token, and the tokens after it.
@@ -133,12 +133,9 @@ class Source(NamedTuple):
 
 @part
 def expand_oov(search, made, lowest, beam, exits):
-    """Write arcs of an overlay that are within the beam to `scratch.candidates`.
-
-    `exits`: the arcs that enter the overlay; else those that leave its own states.
-
-    Returns (number of candidates, lowest cost, whether there was room).
-    """
+    """Write arcs of an overlay that are within the beam to `scratch.candidates`."""
+    # `exits`: the arcs that enter the overlay; else those that leave its own states.
+    # Returns (number of candidates, lowest cost, whether there was room).
     rows, oov, state = search.rows, search.oov, search.state
     n, i = uint64(state.progress[0].entries), _ZERO
     flag, fits = EXIT if exits else ADDED, True
@@ -190,25 +187,33 @@ def expand_oov(search, made, lowest, beam, exits):
 @inlined
 def _exit_of(oov, state):
     """Position of a state among those with exits, or their number if it has none."""
-    begin, end = _ZERO, uint64(len(oov.exit_state))
+    num_exits = uint64(len(oov.exit_state))
+    begin, end = _ZERO, num_exits
     while begin < end:
         middle = (begin + end) >> _ONE
         if uint32(oov.exit_state[middle]) < state:
             begin = middle + _ONE
         else:
             end = middle
-    if begin < uint64(len(oov.exit_state)):
-        if uint32(oov.exit_state[begin]) == state:
-            return begin
-    return uint64(len(oov.exit_state))
+    if begin < num_exits and uint32(oov.exit_state[begin]) != state:
+        return num_exits
+    return begin
+
+
+@inlined
+def write_candidate(search, made, i, from_token, frame):
+    """Candidate `made` with its source: entry `i`, after its token or a blank."""
+    state, candidate = search.state, search.scratch.candidates[made]
+    candidate.before = state.token_node[i] if from_token else state.blank_node[i]
+    candidate.ended = frame if from_token else state.ended[i]
+    candidate.source = uint32(i) | (FROM_TOKEN if from_token else _NO_FLAG)
+    return candidate
 
 
 @inlined
 def _follow_row(search, source, made, lowest, beam):
-    """Follow the arcs of a `Source`.
-
-    Returns (number of candidates, lowest cost, whether there was room).
-    """
+    """Follow the arcs of a `Source`."""
+    # Returns (number of candidates, lowest cost, whether there was room).
     i, first, last, blank, token, again = source
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
@@ -253,11 +258,8 @@ def _follow_row(search, source, made, lowest, beam):
             if uint32(label) == again:
                 other = _INF
             record.others[made] = other
-        candidate = scratch.candidates[made]
+        candidate = write_candidate(search, made, i, from_token, frame)
         candidate.cost, candidate.record = reached, oov.next[a]
         candidate.arc = uint32(uint64(len(rows.arcs)) + a)
-        candidate.before = state.token_node[i] if from_token else state.blank_node[i]
-        candidate.ended = frame if from_token else state.ended[i]
-        candidate.source = uint32(i) | (FROM_TOKEN if from_token else _NO_FLAG)
         lowest, made = min(lowest, reached), made + _ONE
     return made, lowest, True

@@ -100,10 +100,8 @@ def _node_of(state, i, fresh):
 
 @part
 def _comes_first(search, q, i, fresh):
-    """Tell whether candidate `q` has an arc before the one that reached entry `i`.
-
-    That is: it leaves a lower packed state, or the same one by an earlier arc.
-    """
+    """Tell whether candidate `q` has an arc before the one that reached entry `i`."""
+    # That is: it leaves a lower packed state, or the same one by an earlier arc.
     rows, scratch, state = search.rows, search.scratch, search.state
     source, arc = _left_by(search, q)
     if uint64(state.token_node[i]) < fresh:
@@ -112,29 +110,25 @@ def _comes_first(search, q, i, fresh):
         return source <= state_after_token(rows, search.oov, state.record[i])
     winner = uint64(scratch.winner[i])
     other, other_arc = _left_by(search, winner)
-    if search.phrases is not None:
-        if source == other and arc == other_arc:
-            mine = scratch.candidates[q].source & ~FROM_TOKEN
-            theirs = scratch.candidates[winner].source & ~FROM_TOKEN
-            return state.boost[uint64(mine)] < state.boost[uint64(theirs)]
+    if search.phrases is not None and source == other and arc == other_arc:
+        mine = scratch.candidates[q].source & ~FROM_TOKEN
+        theirs = scratch.candidates[winner].source & ~FROM_TOKEN
+        return state.boost[uint64(mine)] < state.boost[uint64(theirs)]
     return source < other or (source == other and arc < other_arc)
 
 
 @inlined
 def _left_by(search, q):
-    """Packed state that a candidate leaves, and its arc.
-
-    Exits to OOV words are numbered after the graph's arcs and before the overlay's:
-    they count as arcs of the overlay's first state.
-    """
+    """Packed state that a candidate leaves, and its arc."""
+    # Exits to OOV words are numbered after the graph's arcs and before the overlay's:
+    # they count as arcs of the overlay's first state.
     rows, oov = search.rows, search.oov
     scratch, state = search.scratch, search.state
     candidate = scratch.candidates[q]
     record = state.record[uint64(candidate.source & ~FROM_TOKEN)]
     arc = arc_at(rows, oov, candidate.arc)
-    if oov is not None:
-        if arc >= oov.first_arc and arc < oov.first_inner_arc:
-            return oov.first_state, arc
+    if oov is not None and arc >= oov.first_arc and arc < oov.first_inner_arc:
+        return oov.first_state, arc
     if candidate.source & FROM_TOKEN:
         return state_after_token(rows, oov, record), arc
     return state_after_blank(rows, oov, record), arc
@@ -142,10 +136,8 @@ def _left_by(search, q):
 
 @inlined
 def enter_hubs(search):
-    """Follow the epsilon arcs from tokens to hubs; those of hubs are then pending.
-
-    At equal cost a blank beats a token, and among tokens the lower state wins.
-    """
+    """Follow the epsilon arcs from tokens to hubs; those of hubs are then pending."""
+    # At equal cost a blank beats a token, and among tokens the lower state wins.
     rows, scratch, state = search.rows, search.scratch, search.state
     progress = state.progress[0]
     n, behind = uint64(progress.entries), _behind(state)
@@ -194,11 +186,9 @@ def fallen_from(search, first):
 
 @inlined
 def close(search):
-    """Follow epsilon arcs in rank order; OK, or the array to grow before resuming.
-
-    Every epsilon arc leads to a higher rank, so a source is final when its rank comes.
-    Most sources have rank 0.
-    """
+    """Follow epsilon arcs in rank order; OK, or the array to grow before resuming."""
+    # Every epsilon arc leads to a higher rank, so a source is final when its rank
+    # comes. Most sources have rank 0.
     rows, oov = search.rows, search.oov
     scratch, state = search.scratch, search.state
     progress = state.progress[0]
@@ -239,11 +229,9 @@ def close(search):
 
 @inlined
 def _relax(search, i):
-    """Follow the epsilon arcs of entry `i`; OK, or the array to grow first.
-
-    At equal cost an emitting arc beats an epsilon arc, then the first arc wins, then
-    the one from the lower boost state.
-    """
+    """Follow the epsilon arcs of entry `i`; OK, or the array to grow first."""
+    # At equal cost an emitting arc beats an epsilon arc, then the first arc wins, then
+    # the one from the lower boost state.
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
     phrases, oov, record = search.phrases, search.oov, search.record
@@ -268,9 +256,8 @@ def _relax(search, i):
         return GROW_NOTES
     for a in range(first, last):
         reached, has_word, boost, of_graph = cost, False, NO_BOOST, True
-        if oov is not None:
-            if a >= uint64(len(rows.epsilons)):  # within an overlay: no cost, no word
-                to, of_graph = oov.next[a - uint64(len(rows.epsilons))], False
+        if oov is not None and a >= uint64(len(rows.epsilons)):  # of an overlay
+            to, of_graph = oov.next[a - uint64(len(rows.epsilons))], False
         if of_graph:
             via = rows.epsilons[a]
             to, has_word = via.next & ~WORD, via.next & WORD != _NO_FLAG
@@ -307,10 +294,9 @@ def _relax(search, i):
                 # Records that share a hub number its arcs separately.
                 other_arc = epsilon_at(rows, oov, uint64(other & ~EPSILON_ARC))
                 better = arc < other_arc
-                if phrases is not None:
-                    if arc == other_arc:
-                        source = state.boost[uint64(scratch.winner[j])]
-                        better = state.boost[i] < source
+                if phrases is not None and arc == other_arc:
+                    source = state.boost[uint64(scratch.winner[j])]
+                    better = state.boost[i] < source
         if better:
             if not by_epsilon and (hubs or not has_node):
                 nodes[j] = uint32(

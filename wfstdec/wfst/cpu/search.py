@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int64, uint32, uint64
 
-from wfstdec.boost.tables import ListedWords
+from wfstdec.boost.tables import ListedWords, PhraseRows
 from wfstdec.jit import inlined, jit, kernel
 from wfstdec.jit.handles import Handle, float_rows, opened
 from wfstdec.jit.records import Pool, record
@@ -34,8 +34,9 @@ from wfstdec.wfst.cpu.arrays import (
     NEW,
     NONE,
     OF_CANDIDATES,
-    OF_SCRATCH_ENTRIES,
-    OF_STATE_ENTRIES,
+    OF_ENDS,
+    OF_ENTRIES,
+    OF_STATE,
     OK,
     RowScratch,
     RowState,
@@ -44,7 +45,6 @@ from wfstdec.wfst.cpu.arrays import (
     new_state,
     twice,
 )
-from wfstdec.wfst.cpu.boosts import RowPhrases
 from wfstdec.wfst.cpu.entries import (
     acoustic_cost,
     arc_at,
@@ -104,11 +104,11 @@ def grown(
         while len(arrays.nodes) < 2 * (made + len(arrays.record)):
             arrays = arrays._replace(nodes=twice(arrays.nodes))
         return scratch, Handle(arrays)
-    names: tuple[str, ...] = OF_CANDIDATES
+    names = ["candidates", *(OF_CANDIDATES.names or ())]
     if status == GROW_ENTRIES:
-        names = OF_SCRATCH_ENTRIES
+        names = ["ends", *(OF_ENTRIES.names or ()), *(OF_ENDS.names or ())]
         arrays = arrays._replace(
-            **{name: twice(getattr(arrays, name)) for name in OF_STATE_ENTRIES}
+            **{name: twice(getattr(arrays, name)) for name in OF_STATE.names or ()}
         )
         while len(arrays.nodes) < 2 * len(arrays.record):  # two costs per entry
             arrays = arrays._replace(nodes=twice(arrays.nodes))
@@ -127,16 +127,15 @@ _FLOAT = 4
 
 
 class Inputs(NamedTuple):
-    """Graph, options and boosts of a search, in one handle for kernels.
+    """Graph, options and boosts of a search, in one handle for kernels."""
 
-    `phrases`: for phrases and bonuses above an instalment, else None. `oov`: for OOV
-    words, with memory of this search, else None.
-    """
+    # `phrases`: for phrases and bonuses above an instalment, else None. `oov`: for OOV
+    # words, with memory of this search, else None.
 
     rows: RowArrays
     params: SearchParams
     words: ListedWords
-    phrases: RowPhrases | None
+    phrases: PhraseRows | None
     oov: RowOverlay | None
 
 
@@ -401,9 +400,8 @@ def _repeated(rows, oov, state, node):
     if one.arc == NONE:
         return _ZERO, rows.repeat_arc[_ZERO]
     token = token_at(rows, oov, one.arc)
-    if oov is not None:
-        if one.arc >= uint32(len(rows.arcs)):
-            a = uint64(one.arc) - uint64(len(rows.arcs))
-            if oov.next[a] & ADDED:  # the graph may have no word with this token
-                return token, oov.repeat_arc[uint64(oov.next[a] & RECORDS)]
+    if oov is not None and one.arc >= uint32(len(rows.arcs)):
+        a = uint64(one.arc) - uint64(len(rows.arcs))
+        if oov.next[a] & ADDED:  # the graph may have no word with this token
+            return token, oov.repeat_arc[uint64(oov.next[a] & RECORDS)]
     return token, rows.repeat_arc[token]

@@ -23,10 +23,8 @@ from wfstdec.gpu.cupy_device import CupyDevice, load_cupy
 from wfstdec.gpu.device import Device, ScratchPool
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.threads import LATTICES, MEMORY_PLANS
-from wfstdec.wfst.gpu.batch import DeviceBatch, DeviceSession
-from wfstdec.wfst.gpu.device_graph import DeviceGraph
-from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM, utterance_bytes
-from wfstdec.wfst.gpu.recording import RecordingBatch
+from wfstdec.wfst.gpu.batch import DeviceBatch, DeviceSession, RecordingBatch
+from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM, DeviceGraph, utterance_bytes
 from wfstdec.wfst.options import WfstOptions
 
 
@@ -41,14 +39,7 @@ class DeviceBackend(BatchingBackend):
         self.graph, self.device = graph, device
         self.num_tokens = len(graph.tokens)
         self.device_graph = DeviceGraph(graph, device, first_capacity)
-
-    @property
-    def model_bytes(self) -> int:
-        """Size of the graph, bytes."""
-        return self.device_graph.num_bytes
-
-    def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
-        """Does nothing: boosts are uploaded with the first batch that has them."""
+        self.model_bytes = self.device_graph.num_bytes
 
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
@@ -88,11 +79,10 @@ _MAKING = threading.Lock()
 
 
 class CudaBackend(TakesGpuArrays, DeviceBackend):
-    """A graph on the current CUDA device.
+    """A graph on the current CUDA device."""
 
-    `threads`: threads of a block, a multiple of 32 up to `MAX_THREADS`; None: by the
-    size of a batch. The result is the same.
-    """
+    # `threads`: threads of a block, a multiple of 32 up to `MAX_THREADS`; None: by the
+    # size of a batch. The result is the same.
 
     def __init__(self, graph: PackedGraph, threads: int | None = None) -> None:
         super().__init__(graph, CupyDevice(PROGRAM, threads, macros=PLAIN.macros))

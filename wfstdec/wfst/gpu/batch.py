@@ -4,6 +4,9 @@
     batch.advance(chunks)                                 # [T, V] per utterance
     batch.finish()                                        # a BestPath per utterance
 
+    batch = RecordingBatch(device_graph, options, boosts, lengths)
+    batch.finish()                                        # a RecordedLattice each
+
 `gpu/batch.py` launches kernels, enlarges arrays, and reports bad numbers.
 """
 
@@ -15,19 +18,23 @@ from functools import partial
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.kernels import max_credit_per_arc
+from wfstdec.boost.kernels import max_credit_per_arc, pay, state_of
 from wfstdec.boost.phrases import PhraseBoosts, initial_states
 from wfstdec.gpu.batch import Batch, BatchLayout, Growth, Session
-from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import BlockShape, Grid, shape_for
 from wfstdec.gpu.records import NONE
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.overlay import Overlay
+from wfstdec.lattice.arrays import ARC, STATE
+from wfstdec.lm import kernels as lm_kernels
 from wfstdec.search.paths.tokens import BestPath, PartialPath, PathTokens
 from wfstdec.search.paths.traceback import History
+from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
+from wfstdec.wfst import lattice_pack
 from wfstdec.wfst.final import best_end, best_so_far
 from wfstdec.wfst.gpu import layout as d
-from wfstdec.wfst.gpu.device_graph import BatchOverlays, DeviceGraph
-from wfstdec.wfst.gpu.layout import CANDIDATES_PER_ENTRY, trace_nodes
+from wfstdec.wfst.gpu.layout import BatchOverlays, DeviceGraph, trace_nodes
+from wfstdec.wfst.lattice_pack import RecordedLattice, arcs_of, arranged
 from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
 
 LAYOUT = BatchLayout(
@@ -42,7 +49,7 @@ LAYOUT = BatchLayout(
         d.GROW_FRONTIER: Growth("frontier", lambda old, entries: 2 * entries),
         d.GROW_TRACE: Growth("trace", lambda old, entries: 2 * (old + entries)),
         d.GROW_LINKS: Growth(
-            "links", lambda old, entries: 2 * (old + CANDIDATES_PER_ENTRY * entries)
+            "links", lambda old, entries: 2 * (old + d.CANDIDATES_PER_ENTRY * entries)
         ),
     },
 )
@@ -75,10 +82,9 @@ def boosts_at_end(
 
 
 class DeviceBatch(Batch):
-    """Utterances side by side: `advance` any number of times, then `finish`.
+    """Utterances side by side: `advance` any number of times, then `finish`."""
 
-    `lengths`: number of frames of each; None if they arrive in chunks.
-    """
+    # `lengths`: number of frames of each; None if they arrive in chunks.
 
     def __init__(
         self,
@@ -87,7 +93,7 @@ class DeviceBatch(Batch):
         boosts: Sequence[CompiledBoosts],
         lengths: Sequence[int] | None = None,
     ) -> None:
-        device, pool = device_graph.device, device_graph.scratch
+        pool = device_graph.scratch
         scales = search_params(options, any(bool(one.words) for one in boosts))
         oov = BatchOverlays(device_graph, boosts)
         stepping = [
@@ -104,19 +110,15 @@ class DeviceBatch(Batch):
         super().__init__(LAYOUT, pool, task, variant, len(boosts))
         self._device_graph, self._oov = device_graph, oov
         self.utterances["overlay"] = oov.records
-        self._boosts = BatchBoosts(device, self._share, device_graph.phrases)
         frames: Sequence[int | None] = lengths or [None] * len(boosts)
-        with device.on_stream(None):
-            nodes = [trace_nodes(pool.entries, n) for n in frames]
-            self._allocate_first(pool.entries, nodes, in_chunks=lengths is None)
-            for i, one in enumerate(boosts):
-                if one.words:
-                    self.utterances["words"][i] = self._boosts.words(one.words)[0]
-                if (phrases := stepping[i]) is not None:
-                    self.utterances["phrases"][i] = self._boosts.phrases(phrases)
-            # The next launch may be on another stream, as may the last use of
-            # this memory.
-            device.wait()
+        self._prepare(
+            pool.entries,
+            [trace_nodes(pool.entries, n) for n in frames],
+            [one.words for one in boosts],
+            stepping,
+            device_graph.phrases,
+            in_chunks=lengths is None,
+        )
 
     def _take_shape(self, shape: BlockShape) -> None:
         self._task["shared_slots"] = shape.shared_bytes // d.SLOT_BYTES
@@ -237,3 +239,134 @@ class DeviceSession(DeviceBatch, Session):
             count = self._history.fold(frontier, trace, len(trace))
             self._write_back(frontier, trace[:count])
         return frontier
+
+
+class RecordingBatch(DeviceBatch):
+    """Utterances side by side that record lattices; arguments as `DeviceBatch`."""
+
+    # Kernels record what is within `lattice_beam` so far; the host prunes it. Positions
+    # on the device depend on the schedule of threads: `arranged` sorts them.
+
+    def __init__(
+        self,
+        device_graph: DeviceGraph,
+        options: WfstOptions,
+        boosts: Sequence[CompiledBoosts],
+        lengths: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(device_graph, options, boosts, lengths)
+        self._options, self._given = options, boosts
+        self._variant = self._variant._replace(lattices=True)
+        self._task["link_limit"] = options.beam_of_lattice
+        entries = device_graph.scratch.entries
+        frames: Sequence[int | None] = lengths or [None] * len(boosts)
+        with self._device.on_stream(None):
+            counts = [d.link_count(trace_nodes(entries, n)) for n in frames]
+            self._allocate("links", counts)
+            self._device.wait()
+
+    def finish(self) -> list[RecordedLattice]:  # type: ignore[override]
+        """End all utterances; the batch cannot be used afterwards."""
+        if len(self.utterances) == 0:
+            return []
+        with self._device.on_stream(self._stream):
+            self._begin()
+            found = [self._records(i) for i in range(len(self.utterances))]
+        best = super().finish()
+        return [self._recorded(i, *found[i], one) for i, one in enumerate(best)]
+
+    def _records(self, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """ENTRY [F], NODE [N], LINK [M] of an utterance."""
+        counts = self.utterances[i]
+        frontier, trace, links = (
+            self._download(name, int(counts[f"{name}_count"]), i)
+            for name in ("frontier", "trace", "links")
+        )
+        # If the search died, some were dropped.
+        return frontier[frontier["cost"] < np.inf], trace, links
+
+    def _recorded(
+        self,
+        i: int,
+        frontier: np.ndarray,
+        trace: np.ndarray,
+        links: np.ndarray,
+        best: BestPath,
+    ) -> RecordedLattice:
+        """Sort and prune the records of an utterance."""
+        graph, overlay = self._device_graph.graph, self._oov.overlays[i]
+        at_end = boosts_at_end(self._given[i], self._options, frontier)
+        costs = graph.final_cost, np.float32(self._options.lm_scale)
+        survived = bool(self.utterances[i]["died"] == NONE)
+        _, least, is_final = best_end(frontier, *costs, survived, at_end)
+        excess, rest = lattice_pack.ends(frontier, at_end, *costs, least, is_final)
+        # The CPU's rule, on the device's records: what is kept must not depend on the
+        # backend.
+        limit = np.float32(self._options.beam_of_lattice)
+        extra = lattice_pack.spread(frontier, excess, len(trace), links, limit)
+        links, nodes = links[links["excess"] < np.inf], np.flatnonzero(extra < np.inf)
+        oov = NO_ARCS if overlay is None else overlay.arcs
+        of_graph = arcs_of(graph, oov, links["arc"])
+        number = np.zeros(len(trace), np.int64)
+        number[nodes] = np.arange(len(nodes))
+        states, arcs = np.zeros(len(nodes), STATE), np.zeros(len(links), ARC)
+        taken = trace["arc"][nodes]
+        began = taken == NONE
+        reached = arcs_of(graph, oov, np.where(began, 0, taken))["nextstate"]
+        states["graph_state"] = np.where(began, np.uint32(0), reached)
+        states["frame"] = lattice_pack.frames_of(links, of_graph, len(trace))[nodes]
+        states["boost_state"] = trace["renumbered"][nodes]
+        states["final_excess"] = np.inf
+        ends = np.flatnonzero((excess <= limit) & (excess < np.inf))
+        at = number[frontier["node"][ends]]
+        states["final_excess"][at] = excess[ends]
+        states["final_boost_cost"][at] = rest[ends]
+        for name in ("state", "nextstate"):
+            arcs[name] = number[links[name]]
+        arcs["arc"], arcs["excess"] = links["arc"], links["excess"]
+        arcs["acoustic_cost"] = links["acoustic"]
+        bonus = np.zeros(len(links), np.float32)
+        if overlay is not None:
+            beyond = links["arc"] >= overlay.first_arc
+            inner = links["arc"][beyond] - np.uint32(overlay.first_arc)
+            bonus[beyond] = overlay.bonus[inner]
+        boost_state = trace["renumbered"][links["state"]]
+        arcs["boost_cost"] = self._boost_costs(i, of_graph, bonus, boost_state)
+        made = arranged(
+            graph, self._options, states, arcs, of_graph, best.reached_final
+        )
+        return RecordedLattice(best, *made)
+
+    def _boost_costs(
+        self, i: int, arcs: np.ndarray, bonus: np.ndarray, boost_state: np.ndarray
+    ) -> np.ndarray:
+        """Boost costs of arcs of the graph, float32 [M], negative for credit."""
+        # `bonus`: of arcs of OOV words. `boost_state`: what each arc leaves.
+        boosts, blank = self._given[i], ilabel_of(self._device_graph.graph.tokens.blank)
+        if not boosts:
+            return np.zeros(len(arcs), np.float32)
+        phrases, size = boosts.phrases, max_credit_per_arc(self._options.beam)
+        label = arcs["ilabel"] & LABEL_MASK
+        stays = (label == EPSILON) | (label == blank) | (arcs["ilabel"] & REPEAT != 0)
+        begun = np.where(stays, EPSILON, label)
+        word = np.where(arcs["ilabel"] & CARRIES_WORD, arcs["olabel"], EPSILON)
+        steps = np.stack([boost_state, begun, word, bonus.view(np.uint32)], axis=1)
+        # In plain Python: the arcs have few different steps.
+        different, first, which = np.unique(
+            steps, axis=0, return_index=True, return_inverse=True
+        )
+        costs = np.zeros(len(different), np.float32)
+        for at, (boost, label, word, _) in enumerate(different.tolist()):
+            if word == EPSILON and label == EPSILON:
+                continue
+            credit = np.float32(0 if word == EPSILON else boosts.words.bonus(word))
+            state, by = int(state_of(boost)), label and int(token_of(label))
+            has_label = label != EPSILON
+            if phrases is not None and phrases.unit == "word":
+                has_label, by = word != EPSILON, word
+            if phrases is not None and has_label:
+                cost, state = lm_kernels.step(phrases.automaton, 0, state, by)
+                credit = np.float32(credit - cost)
+            paid, _ = pay(boost, state, np.float32(credit + bonus[first[at]]), size)
+            costs[at] = np.float32(0) - paid
+        return costs[which.reshape(-1)]

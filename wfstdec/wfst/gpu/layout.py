@@ -1,19 +1,34 @@
-"""The records of `kernels/layout.cuh` as NumPy types, and the search's `Program`."""
+"""The records of `kernels/layout.cuh` as NumPy types, the `Program`, the device's data.
+
+graph = DeviceGraph(graph, device, first_capacity)    # shared by all batches
+of_batch = BatchOverlays(graph, boosts)               # a CompiledBoosts per utterance
+of_batch.records, of_batch.read(...)                  # what kernels read; paths back
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.gpu import boosts, logprobs
+from wfstdec.gpu.boosts import DevicePhrases
 from wfstdec.gpu.compiling import Macros, Program
-from wfstdec.gpu.device import ScratchLayout
-from wfstdec.gpu.records import NONE, read_structs
+from wfstdec.gpu.device import Device, DeviceArrays, ScratchLayout, ScratchPool
+from wfstdec.gpu.records import NONE, fill_options, read_structs
 from wfstdec.graph import arcs
+from wfstdec.graph.overlay import Overlay, make_overlay
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.jit.records import WeakCache
+from wfstdec.search.paths.tokens import PathTokens
+from wfstdec.search.paths.traceback import Rule, read_paths, rule_of
 from wfstdec.text.tokens import TokenTable
+from wfstdec.text.vocabulary import OovWords
 from wfstdec.wfst.options import SearchParams
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -66,25 +81,15 @@ def table_bytes(room: int) -> int:
 
 
 class Variant(NamedTuple):
-    """What the kernels of a launch are compiled for: the least that will do.
+    """What the kernels of a launch are compiled for: the least that will do."""
 
-    Code that is left out makes the rest fit into the instruction cache.
-
-    Attributes:
-        phrases: Whether any utterance has phrases.
-        min_active: Whether it is above 0.
-        logprob_type: Of all chunks, or `MIXED`.
-        times: Whether phases are timed.
-        lattices: Whether arcs are recorded for lattices.
-        oov: Whether any utterance has OOV words.
-    """
-
-    phrases: bool = True
-    min_active: bool = True
-    logprob_type: int = logprobs.MIXED
-    times: bool = False
-    lattices: bool = False
-    oov: bool = False
+    # Code that is left out makes the rest fit into the instruction cache.
+    phrases: bool = True  # whether any utterance has phrases
+    min_active: bool = True  # whether it is above 0
+    logprob_type: int = logprobs.MIXED  # of all chunks, or `MIXED`
+    times: bool = False  # whether phases are timed
+    lattices: bool = False  # whether arcs are recorded for lattices
+    oov: bool = False  # whether any utterance has OOV words
 
     @property
     def macros(self) -> Macros:
@@ -128,13 +133,14 @@ PROGRAM = Program(
 """The kernels of the search."""
 
 
-def state_arcs_of(graph: PackedGraph) -> np.ndarray:
-    """STATE_ARCS [S]."""
-    states = np.zeros(graph.num_states, STATE_ARCS)
-    states["begin"] = graph.state_arc_splits[:-1]
-    states["emit"] = graph.state_arc_splits[:-1] + graph.state_num_epsilons
-    states["end"] = graph.state_arc_splits[1:]
-    states["rank"] = graph.epsilon_rank
+def state_arcs_of(
+    splits: np.ndarray, num_epsilons: np.ndarray, rank: np.ndarray | int = 0
+) -> np.ndarray:
+    """STATE_ARCS [S] of rows of arcs, their first ones epsilons."""
+    states = np.zeros(len(num_epsilons), STATE_ARCS)
+    states["begin"], states["end"] = splits[:-1], splits[1:]
+    states["emit"] = splits[:-1] + num_epsilons
+    states["rank"] = rank
     return states
 
 
@@ -142,13 +148,8 @@ def task_of(scales: SearchParams, tokens: TokenTable) -> np.ndarray:
     """TASK [1] with the options filled in."""
     task = np.zeros(1, STRUCTS["Task"])
     task["blank"], task["num_tokens"] = tokens.blank, len(tokens)
-    for name in ("max_active", "min_active"):
-        task[name] = min(int(getattr(scales, name)), NONE)
-    for name in ("beam_delta", "lm_scale", "word_insertion", "instalment"):
-        task[name] = getattr(scales, name)
-    for name, value in scales.pricing._asdict().items():
-        task[name] = value
-    task["beam"] = scales.beam + np.float32(0)  # no -0.0: kernels compare integers
+    names = "beam_delta", "lm_scale", "word_insertion", "instalment"
+    fill_options(task, scales, ("max_active", "min_active"), names)
     return task
 
 
@@ -204,3 +205,102 @@ def _arrays(entries: int) -> list[tuple[str, int, np.dtype]]:
 
 SCRATCH = ScratchLayout(_arrays, _counts)
 """The scratch of a block."""
+
+
+class DeviceOverlay:
+    """An overlay on a device; `record`: an OVERLAY."""
+
+    def __init__(self, device: Device, overlay: Overlay) -> None:
+        # Its epsilon arcs come from states of rank 0 alone.
+        splits = overlay.first_arc + overlay.state_arc_splits.astype(np.int64)
+        arrays = {
+            "arcs": overlay.arcs,
+            "bonus": overlay.bonus,
+            "states": state_arcs_of(splits, overlay.state_num_epsilons),
+            "call_state": overlay.exit_state.astype(np.uint32),
+        }
+        self.overlay = overlay
+        self._arrays = DeviceArrays(
+            device,
+            arrays,
+            f"added words of {len(overlay.arcs)} arcs",
+            "add fewer words",
+        )
+        self.num_bytes = self._arrays.num_bytes
+        self.record = np.zeros((), OVERLAY)
+        self._arrays.fill_in(self.record)
+        self.record["num_calls"] = len(overlay.exit_state)
+        for name in ("first_state", "first_arc"):
+            self.record[name] = getattr(overlay, name)
+        self.record["num_entering"] = overlay.num_entry_arcs
+
+
+class BatchOverlays:
+    """Overlays of the utterances of a batch, kept on the device."""
+
+    # `overlays`: of each utterance, or None. `records`: OVERLAY [B].
+    def __init__(
+        self, device_graph: DeviceGraph, boosts: Sequence[CompiledBoosts]
+    ) -> None:
+        self._rule, stored = rule_of(device_graph.graph), device_graph.overlays
+        with device_graph.device.on_stream(None):
+            self._kept = [
+                None if one.oov is None else stored.of(one.oov) for one in boosts
+            ]
+        self.overlays = [None if one is None else one.overlay for one in self._kept]
+        self.records = np.zeros(len(boosts), OVERLAY)
+        self.records["first_state"] = self.records["first_arc"] = NONE
+        for i, one in enumerate(self._kept):
+            if one is not None:
+                self.records[i] = one.record
+
+    @property
+    def any(self) -> bool:
+        """Tell whether any utterance has OOV words."""
+        return any(one is not None for one in self.overlays)
+
+    def rule(self, i: int) -> Rule:
+        """How the arcs of utterance `i` are read."""
+        overlay = self.overlays[i]
+        return self._rule if overlay is None else self._rule._replace(oov=overlay.arcs)
+
+    def read(
+        self, which: np.ndarray, steps: np.ndarray, first: np.ndarray, count: np.ndarray
+    ) -> list[PathTokens]:
+        """`read_paths` of the utterances `which`, each by its own rule."""
+        groups: dict[int, list[int]] = {}  # utterances with the same words together
+        for at, i in enumerate(which.tolist()):
+            groups.setdefault(id(self.overlays[i]), []).append(at)
+        tokens: dict[int, PathTokens] = {}
+        for group in groups.values():
+            rule = self.rule(int(which[group[0]]))
+            read = read_paths(rule, steps, first[group], count[group])
+            tokens.update(zip(group, read, strict=True))
+        return [tokens[at] for at in range(len(which))]
+
+
+class DeviceGraph:
+    """A graph on a device; scratch, phrases and OOV words that batches share."""
+
+    def __init__(self, graph: PackedGraph, device: Device, first_capacity: int) -> None:
+        self.graph, self.device = graph, device
+        self.scratch = ScratchPool(device, SCRATCH, first_capacity, NARROWER)
+        self.phrases: WeakCache[PhraseBoosts, DevicePhrases]
+        self.phrases = WeakCache(partial(DevicePhrases, device))
+        self.overlays: WeakCache[OovWords, DeviceOverlay] = WeakCache(
+            lambda oov: DeviceOverlay(device, make_overlay(graph, oov))
+        )
+        arrays = {
+            "arcs": graph.arcs,
+            "states": state_arcs_of(
+                graph.state_arc_splits, graph.state_num_epsilons, graph.epsilon_rank
+            ),
+            "final_cost": graph.final_cost,
+        }
+        self._arrays = DeviceArrays(
+            device,
+            arrays,
+            f"a graph of {graph.num_arcs} arcs",
+            "prune its language model",
+        )
+        self.num_bytes, self.fill_in = self._arrays.num_bytes, self._arrays.fill_in
