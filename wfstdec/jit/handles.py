@@ -45,17 +45,20 @@ class _HandleModel(models.PrimitiveModel):
 
 
 class Handle(Generic[_Tuple]):
-    """A tuple that kernels may open."""
+    """A tuple that kernels may open.
+
+    Tuples in it that have handles of their own, `parts`, are not inspected again.
+    """
 
     # `value`: a tuple of C-ordered arrays, numbers, None and tuples of these.
     # `address`: of the words that kernels read: for an array its address and its shape,
     # for a number its bits.
     __slots__ = "_numba_type_", "_words", "address", "value"
 
-    def __init__(self, value: _Tuple) -> None:
+    def __init__(self, value: _Tuple, *parts: Handle[Any]) -> None:
         words: list[int] = []
         kinds: list[Any] = []
-        _look(value, words, kinds)
+        _look(value, words, kinds, {id(one.value): one for one in parts})
         found = _types.get(tuple(kinds))
         if found is None:
             found = _types[tuple(kinds)] = HandleType(numba.typeof(value))
@@ -64,8 +67,15 @@ class Handle(Generic[_Tuple]):
         self.address = self._words.ctypes.data
 
 
-def _look(value: Any, words: list[int], kinds: list[Any]) -> None:
+def _look(
+    value: Any, words: list[int], kinds: list[Any], parts: dict[int, Handle[Any]]
+) -> None:
     """Add the words of a value, and what its type goes by."""
+    if id(value) in parts:
+        part = parts[id(value)]
+        words += part._words.tolist()
+        kinds.append(part._numba_type_)
+        return
     if isinstance(value, np.ndarray):
         assert value.flags.c_contiguous
         words += [value.ctypes.data, *value.shape]
@@ -74,7 +84,7 @@ def _look(value: Any, words: list[int], kinds: list[Any]) -> None:
     kinds.append(type(value))
     if isinstance(value, tuple):
         for one in value:
-            _look(one, words, kinds)
+            _look(one, words, kinds, parts)
     elif value is not None:
         bits = np.asarray(value).tobytes().ljust(_SIZE, b"\0")
         words.append(int.from_bytes(bits, "little"))

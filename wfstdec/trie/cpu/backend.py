@@ -18,7 +18,7 @@ from wfstdec.jit import read_only
 from wfstdec.jit.handles import Handle
 from wfstdec.jit.records import WeakCache
 from wfstdec.lm.on_demand import LmArrays
-from wfstdec.search.paths.tokens import TokenPath
+from wfstdec.search.paths.tokens import Path
 from wfstdec.search.threads import GROUP, CallBudget, HostBackend
 from wfstdec.text.vocabulary import OovWords
 from wfstdec.trie.cpu import arrays
@@ -44,6 +44,9 @@ class CpuBackend(HostBackend):
         self.space = space
         self.memory = SearchMemory(space, first_capacity)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
+        # What does not change from list to list; a user's model is no tuple.
+        parts = space.trie, space.lookahead, space.open, space.automaton
+        self._parts = [Handle(one) for one in parts if isinstance(one, tuple)]
         self._no_oov = no_oov()
         self._oov_tries = WeakCache(self.memory.lay_out_oov)
         self._searches: WeakCache[
@@ -70,7 +73,7 @@ class CpuBackend(HostBackend):
         boosts: CompiledBoosts,
         pace: CallBudget,
         names: Sequence[int] | None = None,
-    ) -> list[list[TokenPath]]:
+    ) -> list[list[Path]]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
         search = CpuSearch(self.memory, self.inputs_of(options, boosts))
         return search.decode(utterances, pace, names or range(len(utterances)))
@@ -84,7 +87,8 @@ class CpuBackend(HostBackend):
         )
         if search is None:
             known.clear()
-            search = known[options] = Handle(self._lay_out(options, boosts, lm))
+            laid_out = self._lay_out(options, boosts, lm)
+            search = known[options] = Handle(laid_out, *self._parts)
         return with_model(search, lm), lm
 
     def _lay_out(

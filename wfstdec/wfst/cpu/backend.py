@@ -3,7 +3,7 @@
     backend = CpuBackend(graph)
     search = backend.start(options, boosts)       # one utterance
     search.advance(logprobs)                      # float32 [T, V], any number of times
-    search.finish()                               # a BestPath
+    search.finish()                               # a Path
 
 The graph and each boost list are laid out for the kernels here, once.
 """
@@ -25,7 +25,7 @@ from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.handles import Handle
 from wfstdec.jit.records import WeakCache
-from wfstdec.search.paths.tokens import BestPath, PathTokens
+from wfstdec.search.paths.tokens import Path
 from wfstdec.search.paths.traceback import Rule, read_paths
 from wfstdec.search.threads import (
     GROUP,
@@ -86,7 +86,7 @@ class CpuBackend(HostBackend):
         boosts: CompiledBoosts,
         pace: CallBudget,
         names: Sequence[int] | None = None,
-    ) -> list[BestPath]:
+    ) -> list[Path]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
         # An error without an utterance is at least one of this group.
         with naming(0 if names is None else names[0]):
@@ -116,7 +116,7 @@ class RowSearch:
     """Searches of one graph."""
 
     def __init__(self, rows: RowArrays, rule: Rule, first_capacity: int) -> None:
-        self._rows, self._rule = rows, rule
+        self._rows, self._rule, self._part = rows, rule, Handle(rows)
         self.memory = RowMemory(rows, first_capacity)
         self._inputs: WeakCache[Any, dict[SearchParams, Handle[Inputs]]] = WeakCache(
             lambda boosts: {}
@@ -154,7 +154,7 @@ class RowSearch:
         elif top_bonus > params.instalment:
             phrases = self._no_phrases
         words = self._words.of(boosts)
-        inputs = Handle(Inputs(self._rows, params, words, phrases, oov))
+        inputs = Handle(Inputs(self._rows, params, words, phrases, oov), self._part)
         if oov is None:  # an overlay has slots that one search writes to
             known.clear()
             known[params] = inputs
@@ -170,7 +170,7 @@ class RowSearch:
         utterances: Sequence[np.ndarray],
         inputs: Handle[Inputs],
         pace: CallBudget,
-    ) -> list[BestPath]:
+    ) -> list[Path]:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
         state = self.memory.states.take()
         scratch = self.memory.scratches.take(len(state.value.record))
@@ -195,10 +195,10 @@ class RowSearch:
         self.memory.states.give(state)
         ends = group.ends
         first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
-        tokens = read_paths(self.rule_of(inputs), group.steps, first, count)
-        return [_path(*one) for one in zip(tokens, ends, strict=True)]
-
-
-def _path(tokens: PathTokens, end: np.void) -> BestPath:
-    search_cost, final_cost, _, _, frames, died, final = end.tolist()
-    return BestPath(tokens, final_cost, search_cost, bool(final), frames, died)
+        read = read_paths(self.rule_of(inputs), group.steps, first, count)
+        return [
+            Path(tokens, graph + rest, acoustic, cost, bool(final), frames, died)
+            for (tokens, graph, acoustic), (cost, rest, _, _, frames, died, final) in (
+                zip(read, ends.tolist(), strict=True)
+            )
+        ]

@@ -23,7 +23,7 @@ from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import ARC, STATE
 from wfstdec.lm import kernels as lm_kernels
-from wfstdec.search.paths.tokens import BestPath
+from wfstdec.search.paths.tokens import Path
 from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 from wfstdec.wfst import lattice_pack as noted
 from wfstdec.wfst.final import best_end
@@ -98,7 +98,7 @@ class RecordingBatch(DeviceBatch):
         )
 
 
-def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> RecordedLattice:
+def _recorded(searched: _Searched, found: _Noted, best: Path) -> RecordedLattice:
     """Sort and prune the records of an utterance."""
     frontier, trace, links, _ = found
     excess, rest = _ends(searched, found)
