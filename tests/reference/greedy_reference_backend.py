@@ -8,7 +8,9 @@ import lm_reference
 import numpy as np
 from pricing_reference import price_frame
 
-from wfstdec.greedy.backend import NO_TOKEN, CpuBackend, CpuSearch
+from wfstdec.greedy.decoder import NO_TOKEN, CpuBackend, CpuSearch
+from wfstdec.jit.handles import Handle
+from wfstdec.jit.records import longer
 from wfstdec.search.threads import HostBackend
 
 F = np.float32
@@ -19,17 +21,20 @@ class ReferenceSearch(CpuSearch):
 
     def advance(self, logprobs):
         """Pass the search through a chunk, float32 [T, V]."""
-        longer = np.zeros((len(self._utterance.tokens) + len(logprobs), 3), np.int32)
-        longer[: len(self._utterance.tokens)] = self._utterance.tokens
-        self._utterance = self._utterance._replace(tokens=longer)
+        utterance = self.utterance.value
+        tokens = longer(utterance.tokens, len(utterance.tokens) + len(logprobs))
+        self.utterance = Handle(utterance._replace(tokens=tokens))
         for row in logprobs:
-            if self._utterance.progress["died_at_frame"][0] >= 0:
+            if utterance.progress["died_at_frame"][0] >= 0:
                 return
             self._frame(row)
 
     def _frame(self, logprobs):
-        now, blank = self._utterance.progress.view(np.recarray)[0], self._search.blank
-        unscaled, costs = price_frame(logprobs, self._search.pricing, blank)
+        now, blank = (
+            self.utterance.value.progress.view(np.recarray)[0],
+            self.search.value.blank,
+        )
+        unscaled, costs = price_frame(logprobs, self.search.value.pricing, blank)
         best = min(range(len(unscaled)), key=lambda v: (unscaled[v], v))
         # The label by acoustics alone, and whether a token begins.
         held = best == now.last and costs[now.label] < np.inf
@@ -43,16 +48,19 @@ class ReferenceSearch(CpuSearch):
         now.acoustic += float(unscaled[label])
         now.cost += float(costs[label])
         if begins:
-            self._utterance.tokens[now.tokens, :2] = label, now.frames
+            self.utterance.value.tokens[now.tokens, :2] = label, now.frames
             now.tokens += 1
         if label != blank:
-            self._utterance.tokens[now.tokens - 1, 2] = now.frames + 1
+            self.utterance.value.tokens[now.tokens - 1, 2] = now.frames + 1
         now.label, now.last = label, best
         now.frames += 1
 
     def _choose(self, best, costs):
         """The token that begins, -1 where none can; the models step by it."""
-        search, now = self._search, self._utterance.progress.view(np.recarray)[0]
+        search, now = (
+            self.search.value,
+            self.utterance.value.progress.view(np.recarray)[0],
+        )
         least, chosen, after, paid = F(np.inf), NO_TOKEN, (0, 0), F(0)
         for v in [best, *range(len(costs))]:
             if v in (search.blank, now.label) or not costs[v] < np.inf:

@@ -48,12 +48,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.log_add import log_add
 from wfstdec.search.logprobs import pricing_of
-from wfstdec.search.paths.tokens import (
-    PartialPath,
-    TokenPath,
-    TokenRows,
-    partial_tokens,
-)
+from wfstdec.search.paths.tokens import PartialPath, Path, path_of_rows
 from wfstdec.trie.options import TrieOptions, most_endings
 from wfstdec.trie.search_space import NONE, SearchSpace, WordEnd, charged, start_cost
 
@@ -190,14 +185,14 @@ class ReferenceSearch:
                 return
             self._frame(row)
 
-    def finish(self) -> list[TokenPath]:
+    def finish(self) -> list[Path]:
         """End the utterance: paths of different texts, best first."""
         endings, complete = self._endings()
         return [
-            TokenPath(
-                rows=self._trace_back(one),
-                last_pron=one.end.pron,
-                acoustic=math.nan if self._sums else self._phase_of(one).acoustic,
+            Path(
+                tokens=path_of_rows(self._trace_back(one), one.end.pron),
+                graph_cost=0.0,
+                acoustic_cost=math.nan if self._sums else self._phase_of(one).acoustic,
                 search_cost=self._base + float(one.cost),
                 reached_final=complete,
                 num_frames=self._frames,
@@ -206,15 +201,17 @@ class ReferenceSearch:
             for one in self._best_endings(endings)
         ]
 
-    def look(self) -> PartialPath[TokenRows]:
+    def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
         """How far the search has come."""
         best = min(self._unfinished_endings(), key=lambda ending: ending.cost)
         accepted = [] if self._died_at_frame >= 0 else self._accepted_endings()
         ended = min((ending.cost for ending in accepted), default=INF)
-        return partial_tokens(
-            self._trace_back(best),
-            self._num_settled(),
-            self._steps.ending_pron(best.entry.key),
+        pron = self._steps.ending_pron(best.entry.key)
+        path = path_of_rows(self._trace_back(best), pron)
+        return PartialPath(
+            path.part(slice(since[0], None), slice(since[1], None)),
+            num_whole=max(0, self._num_settled() - since[0]),
+            num_labels=0,
             num_frames=self._frames,
             final_cost=float(ended) - float(best.cost),
         )

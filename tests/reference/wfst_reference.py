@@ -50,7 +50,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import pricing_of
-from wfstdec.search.paths.tokens import BestPath, PartialPath
+from wfstdec.search.paths import tokens as paths
 from wfstdec.text.tokens import EPSILON, token_of
 from wfstdec.wfst.options import WfstOptions
 
@@ -108,27 +108,31 @@ class ReferenceSearch:
                 return
             self._frame(row)
 
-    def finish(self) -> BestPath:
+    def finish(self) -> paths.Path:
         """End the utterance."""
         (cost, state, boost), reached_final = self._best_end(self._died < 0)
         final_cost = self._graph.final_cost[state]
-        return BestPath(
-            tokens=tokens_of(self._read(self._nodes[state, boost])),
-            final_cost=float(final_cost) if reached_final else 0.0,
+        path = self._read(self._nodes[state, boost])
+        return paths.Path(
+            tokens=tokens_of(path),
+            graph_cost=path.graph_cost + (float(final_cost) if reached_final else 0.0),
+            acoustic_cost=path.acoustic_cost,
             search_cost=self._base + float(cost),
             reached_final=reached_final,
             num_frames=self._frames,
             died_at_frame=self._died,
         )
 
-    def look(self) -> PartialPath:
+    def look(self, since: tuple[int, int] = (0, 0)) -> paths.PartialPath:
         """How far the search has come."""
         (cost, state, boost), _ = self._best_end(False)
         (ended, *_), final = self._best_end(self._died < 0)
         best = self._read(self._nodes[state, boost])
-        return PartialPath(
-            settled=CommonBeginning([self._read(self._nodes[k]) for k in self._costs]),
-            unsettled=lambda *since: tokens_of(best, *since),
+        common = CommonBeginning([self._read(self._nodes[k]) for k in self._costs])
+        return paths.PartialPath(
+            tokens_of(best, *since),
+            num_whole=max(0, common.num_whole - since[0]),
+            num_labels=common.num_words,
             num_frames=self._frames,
             final_cost=float(ended) - float(cost) if final else math.inf,
         )

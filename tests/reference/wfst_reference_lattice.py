@@ -15,11 +15,10 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import ARC, STATE
-from wfstdec.search.paths.tokens import BestPath
+from wfstdec.search.paths.tokens import Path
 from wfstdec.text.tokens import token_of
 from wfstdec.wfst.lattice_pack import (
     RecordedLattice,
-    Segment,
     arcs_of,
     arranged,
     cuts_of,
@@ -65,7 +64,7 @@ class RecordingSearch(ReferenceSearch):
         best = super().finish()
         return RecordedLattice(best, *self._arranged(states, arcs, end, best))
 
-    def settle(self, shortest: int) -> list[Segment]:
+    def settle(self, shortest: int) -> list[RecordedLattice]:
         """The segments that are settled since the last call; they are forgotten."""
         states, arcs = self._kept({(self._frames, *key): F(0) for key in self._costs})
         in_frame = np.array([state[0] for state in states]) - self._first
@@ -76,7 +75,7 @@ class RecordingSearch(ReferenceSearch):
             between = [a for a in arcs if a.state in inside and a.nextstate in inside]
             last = {state: F(0) for state in inside if state[0] == end}
             arrays = self._arranged(inside, between, last, None)
-            segments.append(Segment.closed(*arrays))
+            segments.append(RecordedLattice.segment(*arrays))
             self._first = end
         if segments:
             self._arcs[: self._first + 1] = [[] for _ in range(self._first + 1)]
@@ -172,7 +171,7 @@ class RecordingSearch(ReferenceSearch):
         states: list[State],
         arcs: list[_Arc],
         end: dict[State, np.float32],
-        best: BestPath | None,
+        best: Path | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """States and arcs as those of lattices, with what ends cost more.
 

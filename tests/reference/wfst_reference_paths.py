@@ -21,7 +21,7 @@ import numpy as np
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.paths.tokens import PathTokens
-from wfstdec.text.tokens import EPSILON, ilabel_of
+from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 
 
 class Said(NamedTuple):
@@ -92,20 +92,18 @@ def tokens_of(path: Path, tokens: int = 0, words: int = 0) -> PathTokens:
         if said.olabel
     ]
     columns = (
-        [said.ilabel for said in begun[tokens:]],
+        [token_of(said.ilabel) for said in begun[tokens:]],
         [said.frame - 1 for said in begun[tokens:]],
         ends[tokens:],
         [word for word, _, _ in labelled[words:]],
         [count - tokens for _, count, _ in labelled[words:]],
         [frame for _, _, frame in labelled[words:]],
     )
-    arrays = [np.array(column, np.int32) for column in columns]
-    costs = path.graph_cost, path.acoustic_cost
-    return PathTokens._make([*arrays, *costs])
+    return PathTokens(*(np.array(column, np.int32) for column in columns))
 
 
 class CommonBeginning:
-    """Common beginning of some paths; see `so_far.Settled`."""
+    """Common beginning of some paths; see `tokens.Settled`."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         first, count = paths[0], 0
@@ -113,18 +111,8 @@ class CommonBeginning:
             if count == len(first.said):
                 break
             count += 1
-        self._path = Path(first.said[:count])
         ended = all(len(p.said) == count and p.frame > p.end for p in paths)
-        self._ended = ended and len({p.end for p in paths}) == 1
-        self._path.end = first.end if self._ended else 0
-        self.num_tokens = sum(bool(said.ilabel) for said in self._path.said)
-        self.num_words = sum(bool(said.olabel) for said in self._path.said)
-
-    def whole_since(self, token: int, word: int) -> PathTokens:
-        """Implement `so_far.Settled`."""
-        path = tokens_of(self._path, token, word)
-        if self._ended or len(path.ilabel) == 0:
-            return path
-        return path._replace(
-            ilabel=path.ilabel[:-1], start=path.start[:-1], end=path.end[:-1]
-        )
+        ended = ended and len({p.end for p in paths}) == 1
+        num_tokens = sum(bool(said.ilabel) for said in first.said[:count])
+        self.num_whole = num_tokens if ended else max(0, num_tokens - 1)
+        self.num_words = sum(bool(said.olabel) for said in first.said[:count])

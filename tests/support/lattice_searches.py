@@ -17,7 +17,7 @@ def lattice_by(search, graph, options, chunks):
     """The lattice of an utterance in chunks."""
     for chunk in chunks:
         search.advance(chunk)
-    return lattice_of(graph, options, search.finish(), 0.02)
+    return lattice_of(graph, options, graph.vocabulary, 0.02, search.finish())
 
 
 def joined(parts):

@@ -24,7 +24,7 @@ def search(backend, options, logprobs, boosts=None):
 
 
 def bits(path):
-    """All of a `BestPath`, in a form that tells -0.0 from 0.0."""
+    """All of a `Path`, in a form that tells -0.0 from 0.0."""
     values = [*path.tokens, *path[1:]]
     return [(np.asarray(x).dtype, np.asarray(x).tobytes()) for x in values]
 

@@ -322,23 +322,22 @@ def test_cutting_into_words_against_all_cuts(complete):
         graph = PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
         count, word_token = len(tokens), np.sort(rng.integers(0, len(tokens) + 1, 4))
         path = PathTokens(
-            ilabel=np.array([names.index(t) + 1 for t in tokens], np.int32),
+            token=np.array([names.index(t) for t in tokens], np.int32),
             start=np.arange(count, dtype=np.int32) * 2,
             end=np.arange(count, dtype=np.int32) * 2 + 1,
-            word=np.array(words, np.int32),
-            word_token=word_token[: len(words)].astype(np.int32),
-            word_frame=np.full(len(words), 99, np.int32),
-            graph_cost=0.0,
-            acoustic_cost=0.0,
+            label=np.array(words, np.int32),
+            label_token=word_token[: len(words)].astype(np.int32),
+            label_frame=np.full(len(words), 99, np.int32),
         )
         aligner = Cutter(ALIGNED, graph.vocabulary)
-        found = frames_of(aligner.words(path, BEGINNING, 1.0, complete=complete))
+        cut, _ = aligner.words_since(path, BEGINNING, 1.0, complete=complete)
+        found = frames_of(cut)
         cuts = naive_cuts(tokens, words, said, fillers, complete)
         allowed = {cut for cut in cuts if cuts[cut] == min(cuts.values())}
         if cuts:
             matched += bool(words)
         else:
-            labels = path.word_token.tolist()
+            labels = path.label_token.tolist()
             allowed = naive_local_cuts(tokens, words, labels, said, fillers, complete)
         as_frames = [
             [[2 * b, 2 * e - 1] if b < e else [99, 99] for b, e in cut]
@@ -353,26 +352,15 @@ def frames_of(words):
     return [[word.start_frame, word.end_frame] for word in words]
 
 
-def beginning_of(path, tokens, words, since=(0, 0)):
-    """The first tokens and words of a path, but for some."""
-    t, w = slice(since[0], tokens), slice(since[1], words)
-    return path._replace(
-        **{name: getattr(path, name)[t] for name in ("ilabel", "start", "end")},
-        **{name: getattr(path, name)[w] for name in ("word", "word_frame")},
-        word_token=path.word_token[w] - since[0],
-    )
-
-
 def check_settled_frames(aligner, path, complete, expected):
     """Told as the path grows, they are those of the whole path."""
     frames, cut = [], BEGINNING
-    for count in range(len(path.ilabel) + 1):
-        words = int((path.word_token <= count).sum())
-        since = cut.tokens, len(frames)
-        beginning = beginning_of(path, count, words, since)
-        more, cut = aligner.settled_words(beginning, cut, 1.0)
+    for count in range(len(path.token) + 1):
+        words = int((path.label_token <= count).sum())
+        beginning = path.part(slice(cut.tokens, count), slice(cut.labels, words))
+        more, cut = aligner.words_since(beginning, cut, 1.0, goes_on=True)
         frames += frames_of(more)
         assert frames == expected[: len(frames)]
-    rest = beginning_of(path, None, None, (cut.tokens, len(frames)))
-    found = frames_of(aligner.words(rest, cut, 1.0, complete=complete))
-    assert frames + found == expected
+    rest = path.part(slice(cut.tokens, None), slice(cut.labels, None))
+    found, _ = aligner.words_since(rest, cut, 1.0, complete=complete)
+    assert frames + frames_of(found) == expected

@@ -377,7 +377,8 @@ def test_traces_that_fill_up_before_all_chunks_are_known_to_be_good():
 
 def recorded_lattices(backend, options, batch, boosts):
     found = backend.decode(batch, options, boosts, record=True)
-    made = [lattice_of(backend.graph, options, one, 0.02) for one in found]
+    given = backend.graph, options, backend.graph.vocabulary, 0.02
+    made = [lattice_of(*given, one) for one in found]
     return list(map(bits_of_lattice, made))
 
 

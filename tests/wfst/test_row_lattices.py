@@ -87,7 +87,7 @@ def test_lattices_are_the_specification(seed, oov):
         vocabulary = graph.vocabulary
         if boosts.oov is not None:
             vocabulary = vocabulary.with_oov(boosts.oov)
-        last = lattice_of(graph, options, search.finish(), 0.02, vocabulary)
+        last = lattice_of(graph, options, vocabulary, 0.02, search.finish())
         check_lattice(last)
         assert joined([*parts, last]) == bits(expected)[:2], (seed, i)
     assert wide > 1 and segments > 3

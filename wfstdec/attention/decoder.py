@@ -36,7 +36,7 @@ from wfstdec.errors import InputError, OptionError, ShapeError
 from wfstdec.lm.loading import AnyLM
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_numpy, split_batch
-from wfstdec.search.paths.tokens import NO_PRON, TokenRows
+from wfstdec.search.paths.tokens import PathTokens, without_labels
 from wfstdec.text.files import PathLike
 from wfstdec.text.tokens import TokenTable
 
@@ -44,7 +44,7 @@ from wfstdec.text.tokens import TokenTable
 class AttentionPath(NamedTuple):
     """A text as readers of paths have it."""
 
-    tokens: TokenRows  # Without marks
+    tokens: PathTokens  # Without marks
     text: FinishedHypothesis
     boost: float  # Nats credited, those of the end included
     end_credit: float  # The latter
@@ -222,13 +222,14 @@ class AttentionBackend(ModelBackend):
                 # The most that a token would gain, and more behind a phrase.
                 credit = max(0.0, float(-phrases.row(state)[0].min()))
                 credit += options.final_eos_score * ended
-        rows = np.full((len(tokens), 4), NO_PRON, np.int32)
-        rows[:, 0], rows[:, 1], rows[:, 2] = tokens, 0, num_frames
+        columns = np.zeros((3, len(tokens)), np.int32)
+        columns[0], columns[2] = tokens, num_frames
         if ctc is not None:
             spans = token_spans(ctc, self._units.column[tokens], self._units.blank)
             if spans is not None:
-                rows[:, 1:3] = spans
-        return AttentionPath(TokenRows(rows), text, boost + credit, credit, num_frames)
+                columns[1:] = spans.T
+        path = without_labels(columns)
+        return AttentionPath(path, text, boost + credit, credit, num_frames)
 
 
 class AttentionText(NamedTuple):

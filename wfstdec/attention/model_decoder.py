@@ -26,7 +26,7 @@ from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import CostAccount, Hypothesis, insertion_cost
 from wfstdec.search.logprobs import check_lengths, split_batch
-from wfstdec.search.paths.hypotheses import PathReader, Reader
+from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.paths.words import BARE, Cutter
 from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import is_mark, load_sentencepiece, separator_of
@@ -287,7 +287,7 @@ class ModelDecoder(Decoder[Any, Paths]):
     def _reader(self, boosts: CompiledBoosts) -> ModelPathReader:
         account = ModelAccount(self.options, self.lms, self._boost_cost)
         names, shift = self.tokens.names, self.frame_shift_s
-        return ModelPathReader(PathReader(self._cutter, account, names, shift), boosts)
+        return ModelPathReader(self._cutter, account, names, shift, boosts)
 
 
 class ModelAccount(NamedTuple):
@@ -332,8 +332,7 @@ class ModelPathReader(Reader[Paths]):
 
     def nbest(self, found: Paths, num: int | None) -> list[Hypothesis]:
         """Read the best paths; a greedy search finds one."""
-        paths = found[:num]
-        return self._paths.hypotheses(paths, [self._boosts] * len(paths))
+        return self.read(found[:num])
 
 
 def check_input(model: Any, input: str, batch_size: int) -> None:

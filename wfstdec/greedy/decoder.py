@@ -27,28 +27,47 @@ another one was chosen for its first frame, and both are said. On synthetic sets
 word pieces with a 3-gram at lm_scale 0.3 to 0.5 that made 4 to 7 % more word errors.
 
 Costs are float32 and added in this order. The alignment is the labels of all frames:
-the acoustic cost is that of the label, not of the best, wherever they differ.
+the acoustic cost is that of the label, not of the best, wherever they differ. The rows
+of both models are looked up only where a token begins, a few times a second.
 """
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy import float32
 
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.greedy.options import BACKENDS, GreedyOptions, Searched
-from wfstdec.lm.automaton import NULL_AUTOMATON
+from wfstdec.greedy.options import BACKENDS, GreedyOptions
+from wfstdec.jit import inlined, kernel
+from wfstdec.jit.handles import Handle, opened
+from wfstdec.jit.records import WeakCache, longer, record
+from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
+from wfstdec.lm.kernels import row as row_of
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.backend import make_backend
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.paths.hypotheses import LmCosts, PathReader, Reader
-from wfstdec.search.paths.tokens import TokenPath
+from wfstdec.search.logprobs import Pricing, penalised, pricing_of, scaled
+from wfstdec.search.paths.hypotheses import LmCosts, Reader
+from wfstdec.search.paths.tokens import PartialPath, Path, without_labels
 from wfstdec.search.paths.words import BARE, Cutter
+from wfstdec.search.threads import (
+    CallBudget,
+    HostBackend,
+    check,
+    filled_up,
+    stretch,
+)
 from wfstdec.text.lexicon import AUTO, TokensLike, load_tokens, separator_of
 from wfstdec.text.vocabulary import Vocabulary
 
 
-class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
+class GreedyDecoder(Decoder[np.ndarray, Path]):
     """Greedy search on bare tokens, by the rule above.
 
     The result for an utterance depends on its log-probs, the options, its boosts and
@@ -102,7 +121,7 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         self.lm = None if lm is None else lm_over(read_lm(lm), self.tokens, unk_cost)
         self._automaton = NULL_AUTOMATON if self.lm is None else self.lm.automaton
         self._cutter = Cutter(BARE, self.vocabulary)
-        searched = Searched(self._automaton, len(self.tokens), self.tokens.blank)
+        searched = self._automaton, len(self.tokens), self.tokens.blank
         super().__init__(
             options or GreedyOptions(),
             make_backend(BACKENDS, backend, searched),
@@ -117,8 +136,271 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     def _models(self) -> tuple[str, ...]:
         return () if self.lm is None else (self.lm.fingerprint,)
 
-    def _reader(self, boosts: CompiledBoosts) -> Reader[TokenPath]:
+    def _reader(self, boosts: CompiledBoosts) -> Reader[Path]:
         insertion, names = self.options.token_insertion, self.tokens.names
         account = LmCosts(self.options, self._automaton, insertion)
-        paths = PathReader(self._cutter, account, names, self.frame_shift_s)
-        return Reader(paths, boosts)
+        return Reader(self._cutter, account, names, self.frame_shift_s, boosts)
+
+
+PROGRESS = record(
+    "i8 label last lm_state boost_state frames died_at_frame tokens lm_row boost_row",
+    "f8 acoustic cost",
+)
+"""How far a search has come: the label and the most probable token of the last frame,
+the states of both models, frames passed, where it died or -1, tokens begun, the states
+whose rows are filled in or -1, and costs: the unscaled acoustic one and the total."""
+NO_TOKEN = -1
+"""No token can begin."""
+
+
+class Search(NamedTuple):
+    """Tables and options that an utterance is searched with; nothing in it changes."""
+
+    blank: int
+    lm: Automaton
+    phrases: Automaton
+    pricing: Pricing
+    lm_scale: np.float32
+    token_insertion: float
+
+
+class UtteranceState(NamedTuple):
+    """Utterances under way, whose tokens follow each other; rows of the models [V]."""
+
+    progress: np.ndarray  # PROGRESS [B]
+    tokens: np.ndarray  # int32 [N, 3], the token, its first frame, one behind its last
+    lm_cost: np.ndarray  # float32
+    boost_cost: np.ndarray
+    lm_next: np.ndarray  # int32
+    boost_next: np.ndarray
+
+
+def _new_state(
+    search: Search, num_tokens: int, count: int = 1, room: int = 0
+) -> UtteranceState:
+    """The state of `count` utterances that have not begun, with room for tokens."""
+    progress = np.zeros(count, PROGRESS)
+    progress["label"] = progress["last"] = search.blank
+    progress["lm_state"] = search.lm.model_start[0]
+    progress["boost_state"] = search.phrases.model_start[0]
+    for name in ("died_at_frame", "lm_row", "boost_row"):
+        progress[name] = -1
+    costs = np.empty((2, num_tokens), np.float32)
+    states = np.empty((2, num_tokens), np.int32)
+    return UtteranceState(progress, np.empty((room, 3), np.int32), *costs, *states)
+
+
+def _paths(search: Search, state: UtteranceState) -> list[Path]:
+    """The paths of utterances that are over."""
+    now = state.progress
+    last = search.lm.final_cost[now["lm_state"]]
+    complete = (now["died_at_frame"] < 0) & (last < np.inf)
+    end = search.lm_scale * np.where(complete, last, np.float32(0))
+    refund = search.phrases.final_cost[now["boost_state"]].astype(np.float64)
+    columns = now["acoustic"], now["cost"] + end + refund, complete, now["frames"]
+    paths, first = [], 0
+    for count, *ends in zip(
+        *(one.tolist() for one in (now["tokens"], *columns, now["died_at_frame"])),
+        strict=True,
+    ):
+        tokens = state.tokens[first : first + count].T.copy()
+        paths.append(Path(without_labels(tokens), 0.0, *ends))
+        first += count
+    return paths
+
+
+class CpuSearch:
+    """The search of one utterance: `advance` any number of times, then `finish`."""
+
+    def __init__(self, search: Handle[Search], num_tokens: int) -> None:
+        self.search = search
+        self.utterance = Handle(_new_state(search.value, num_tokens))
+
+    def advance(self, logprobs: np.ndarray) -> None:
+        """Pass the search through a chunk, float32 [T, V], C order."""
+        utterance = self.utterance.value
+        needed = int(utterance.progress["tokens"][0]) + len(logprobs)
+        if needed > len(utterance.tokens):
+            tokens = longer(utterance.tokens, 2 * needed)
+            self.utterance = Handle(utterance._replace(tokens=tokens))
+        advance(self.search, self.utterance, logprobs)
+
+    def finish(self) -> Path:
+        """End the utterance."""
+        return _paths(self.search.value, self.utterance.value)[0]
+
+    def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
+        """How far the search has come; only the last token may go on."""
+        progress, end = self.utterance.value.progress[0], self.finish()
+        count = len(end.tokens.token)
+        goes_on = count > 0 and progress["label"] != self.search.value.blank
+        cost = end.search_cost - float(progress["cost"])
+        return PartialPath(
+            end.tokens.part(slice(since[0], None), slice(0)),
+            max(0, count - goes_on - since[0]),
+            num_labels=0,
+            num_frames=end.num_frames,
+            final_cost=cost if end.reached_final else math.inf,
+        )
+
+
+class CpuBackend(HostBackend):
+    """The greedy search on the CPU, of a language model, V and the blank."""
+
+    can = frozenset()
+    search: type[Any] = CpuSearch
+
+    def __init__(self, searched: tuple[Automaton, int, int]) -> None:
+        super().__init__(searched[1], searched)
+        self._kept: WeakCache[CompiledBoosts, dict[GreedyOptions, Handle[Search]]]
+        self._kept = WeakCache(lambda _: {})
+
+    def _search(self, options: GreedyOptions, boosts: CompiledBoosts) -> Handle[Search]:
+        """Lay out a search; once for the last options of each list."""
+        kept, (lm, _, blank) = self._kept.of(boosts), self._searched
+        search = kept.get(options)
+        if search is None:
+            phrases = boosts.phrases
+            search = Handle(
+                Search(
+                    blank=blank,
+                    lm=lm,
+                    phrases=NULL_AUTOMATON if phrases is None else phrases.automaton,
+                    pricing=pricing_of(options),
+                    lm_scale=np.float32(options.lm_scale),
+                    token_insertion=float(options.token_insertion),
+                )
+            )
+            kept.clear()
+            kept[options] = search
+        return search
+
+    def start(
+        self, options: GreedyOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> Any:
+        """Begin an utterance."""
+        assert not record
+        return self.search(self._search(options, boosts), self._num_tokens)
+
+    def decode_group(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: GreedyOptions,
+        boosts: CompiledBoosts,
+        pace: CallBudget,
+        names: Sequence[int] = (),
+    ) -> list[Path]:
+        """Decode whole utterances with the same boosts, as `HostBackend`."""
+        search, num = self._search(options, boosts), len(utterances)
+        room = sum(map(len, utterances))
+        state = Handle(_new_state(search.value, self._num_tokens, num, room))
+        given, at, behind, cut = filled_up(utterances), np.zeros(3, np.int64), 0, 0
+        tokens = state.value.progress["tokens"]
+        while behind < num or cut:
+            now, behind, cut, frames = stretch(given, num, at, pace.frames)
+            began = time.perf_counter()
+            advance_group(search, state, now, behind, at)
+            pace.note(frames, time.perf_counter() - began)
+            if cut:  # not ended: the next call continues
+                at[:] = behind - 1, cut, at[2] - tokens[behind - 1]
+            check()
+        return _paths(search.value, state.value)
+
+
+@kernel
+def advance_group(search, state, utterances, num, at):
+    """Pass utterances through their frames, one after another.
+
+    `at`: int64 [3], the utterance and frame to begin or resume at, and the tokens of
+    those before it.
+    """
+    search, state = opened(search), opened(state)
+    for i in range(at[0], num):
+        one = UtteranceState(
+            *(state.progress[i : i + 1], state.tokens[at[2] :]),
+            *(state.lm_cost, state.boost_cost, state.lm_next, state.boost_next),
+        )
+        _advance(search, one, utterances[i], at[1])
+        at[0], at[1], at[2] = i + 1, 0, at[2] + state.progress[i].tokens
+
+
+@kernel
+def advance(search, utterance, logprobs):
+    """Pass an utterance through the frames of a chunk."""
+    _advance(opened(search), opened(utterance), logprobs, 0)
+
+
+@inlined
+def _advance(search, utterance, logprobs, first):
+    """Pass an utterance through frames, from the first one on."""
+    now, tokens = utterance.progress[0], utterance.tokens
+    for t in range(first, len(logprobs)):
+        if now.died_at_frame >= 0:
+            return
+        row = logprobs[t]
+        frame, label = now.frames, now.label
+        of_blank = penalised(search.pricing, row[search.blank])
+        best = _best(search, row, of_blank)
+        begins = False
+        if best == search.blank:
+            label = best
+        elif best >= 0 and best != label:
+            # The best token of the frame before, in whose place the models chose
+            # another, begins nothing: the chosen one goes on, if it can.
+            if best != now.last or not row[label] > -np.inf:
+                label = _choose(search, utterance, row, best)
+                begins = True
+        if best < 0 or label < 0:
+            now.died_at_frame = frame
+            return
+        unscaled = float32(-(of_blank if label == search.blank else row[label]))
+        now.acoustic += np.float64(unscaled)
+        now.cost += np.float64(scaled(search.pricing, unscaled))
+        if begins:
+            tokens[now.tokens, 0], tokens[now.tokens, 1] = label, frame
+            now.tokens += 1
+        if label != search.blank:
+            tokens[now.tokens - 1, 2] = frame + 1
+        now.label, now.last, now.frames = label, best, frame + 1
+
+
+@inlined
+def _best(search, row, of_blank):
+    """The most probable token, -1 where none is possible."""
+    best, top = np.int64(-1), float32(-np.inf)
+    for v in range(len(row)):
+        x = of_blank if v == search.blank else row[v]
+        if x > top:
+            best, top = np.int64(v), x
+    return best
+
+
+@inlined
+def _choose(search, utterance, row, best):
+    """The token that begins, -1 where none can; the models step by it."""
+    now = utterance.progress[0]
+    lm_cost, boost_cost = utterance.lm_cost, utterance.boost_cost
+    # A row costs a walk over all histories: kept as long as the state stays.
+    if now.lm_row != now.lm_state:
+        now.lm_row = now.lm_state
+        row_of(search.lm, 0, now.lm_row, lm_cost, utterance.lm_next)
+    if now.boost_row != now.boost_state:
+        now.boost_row = now.boost_state
+        row_of(search.phrases, 0, now.boost_row, boost_cost, utterance.boost_next)
+    least, chosen, paid = float32(np.inf), np.int64(NO_TOKEN), float32(0)
+    # The best token first, so that it wins ties; it comes again in its place, where it
+    # changes nothing.
+    for i in range(-1, len(row)):
+        v = best if i < 0 else i
+        impossible = not row[v] > -np.inf or not lm_cost[v] < np.inf
+        if v == search.blank or v == now.label or impossible:
+            continue
+        extra = float32(float32(search.lm_scale * lm_cost[v]) + boost_cost[v])
+        cost = float32(extra + scaled(search.pricing, float32(-row[v])))
+        if cost < least:
+            least, chosen, paid = cost, np.int64(v), extra
+    if chosen >= 0:
+        now.lm_state = utterance.lm_next[chosen]
+        now.boost_state = utterance.boost_next[chosen]
+        now.cost += np.float64(paid) + search.token_insertion
+    return chosen

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from wfstdec.lm.automaton import Automaton
 from wfstdec.search.options import CheckedOptions
 
 BACKENDS = {
-    "cpu": "wfstdec.greedy.backend:CpuBackend",
+    "cpu": "wfstdec.greedy.decoder:CpuBackend",
 }
 """Makers of backends by name, as `module:maker`; see `search.backend`."""
 
@@ -45,17 +44,3 @@ class GreedyOptions(CheckedOptions):
         """Check every value."""
         self.check_scales("acoustic_scale", "lm_scale", "boost_scale")
         self.check_nats("token_insertion", "blank_penalty")
-
-
-class Searched(NamedTuple):
-    """All that a greedy search is made of, beside log-probs, options and boosts.
-
-    Attributes:
-        lm: The language model over tokens; `NULL_AUTOMATON` without one.
-        num_tokens: V.
-        blank: The blank.
-    """
-
-    lm: Automaton
-    num_tokens: int
-    blank: int

@@ -118,10 +118,10 @@ class HfAttentionModel:
         # Tokenizers that know no space spell nothing behind one.
         other = IdSpeller(ids, barred=barred, variants=case_variants)
         self.tokenizer = ModelTokenizer(cut, partial(_first_spelt, spell, other))
-        first = getattr(model.config, "decoder_start_token_id", None)
+        first: Any = getattr(model.config, "decoder_start_token_id", None)
         if prompt is None and first is None:
             raise OptionError("no decoder_start_token_id, expected prompt=")
-        self.prompt = tuple(int(one) for one in ([first] if prompt is None else prompt))
+        self.prompt = tuple(map(int, [first] if prompt is None else prompt))
         given: Any = suppress
         if given is None:
             given = getattr(model.generation_config, "suppress_tokens", None) or ()

@@ -171,7 +171,7 @@ class Sessions:
             if found.partial is not None:
                 return found.partial
             with DeferredSignals(), naming(session):
-                partial = found.reader.partial(found.search.look())
+                partial = found.reader.partial(found.search)
             if found.offset_s:
                 words = (word_later_by(word, found.offset_s) for word in partial.words)
                 partial = replace(partial, words=tuple(words))

@@ -14,13 +14,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import OptionError, ShapeError, naming
 from wfstdec.jit.records import WeakCache
-from wfstdec.search.paths.tokens import (
-    NO_PRON,
-    PartialPath,
-    TokenPath,
-    TokenRows,
-    partial_tokens,
-)
+from wfstdec.search.paths.tokens import PartialPath, Path, PathTokens, without_labels
 from wfstdec.transducer.automata import TorchNgramLM, TorchPhrases
 from wfstdec.transducer.beam import Beam, Source, side_by_side, taken_apart
 from wfstdec.transducer.model import CheckedModel, TransducerModel
@@ -84,24 +78,26 @@ class TransducerSearch:
             )
         self.beam = beam
 
-    def finish(self) -> list[TokenPath]:
+    def finish(self) -> list[Path]:
         """End the utterance."""
         beam, searcher, come = self.beam, self.searcher, 0
         if self._rest is not None:
             source, come = source_of([self._rest], searcher.device), self._rest.come
             beam = searcher.run(beam, source.ended(), [None])
-        (paths,) = paths_of(beam, searcher.fusion, searcher.options, [come])
-        before = self._settled
-        return [p._replace(rows=np.concatenate([*before, p.rows])) for p in paths]
+        settled = self._settled
+        (paths,) = paths_of(beam, searcher.fusion, searcher.options, [come], settled)
+        return paths
 
-    def look(self) -> PartialPath[TokenRows]:
-        """How far the search has come."""
+    def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
+        """How far the search has come; `since`: settled tokens to skip."""
         beam, best = self.beam, int(self.beam.score[0].argmax())
         rows = np.concatenate([*self._settled, rows_of(beam, 0, best)])
         ends = self.searcher.fusion.final(beam.fusion, beam.score.shape[1])
-        return partial_tokens(
-            rows,
-            sum(map(len, self._settled)) + _common(beam),
+        num_settled = sum(map(len, self._settled)) + _common(beam)
+        return PartialPath(
+            tokens_of(rows[since[0] :]),
+            max(0, num_settled - since[0]),
+            num_labels=0,
             num_frames=0 if self._rest is None else self._rest.come,
             final_cost=-float(ends[best]) + 0.0,
         )
@@ -128,18 +124,28 @@ def _common(beam: Beam) -> int:
 
 
 def rows_of(beam: Beam, utterance: int, hypothesis: int) -> np.ndarray:
-    """The tokens of a hypothesis as `TokenPath` has them, int32 [N, 4]."""
+    """The tokens of a hypothesis with their frames, int32 [N, 3]."""
     count = int(beam.length[utterance, hypothesis])
     row = utterance * beam.score.shape[1] + hypothesis
-    rows = np.full((count, 4), NO_PRON, np.int32)
-    rows[:, :3] = beam.rows[row, :count].cpu().numpy()
-    return rows
+    return beam.rows[row, :count].cpu().numpy().astype(np.int32)
+
+
+def tokens_of(rows: np.ndarray) -> PathTokens:
+    """The path of rows as of `rows_of`."""
+    return without_labels(rows.T.copy())
 
 
 def paths_of(
-    beam: Beam, fusion: Fusion, options: TransducerOptions, lengths: Sequence[int]
-) -> list[list[TokenPath]]:
-    """The paths of each utterance, best first, with their ends."""
+    beam: Beam,
+    fusion: Fusion,
+    options: TransducerOptions,
+    lengths: Sequence[int],
+    settled: Sequence[np.ndarray] = (),
+) -> list[list[Path]]:
+    """The paths of each utterance, best first, with their ends.
+
+    `settled`: rows before those of the beam.
+    """
     ends = fusion.final(beam.fusion, beam.score.numel()).view(beam.score.shape)
     with_end = beam.score + ends
     may_end = with_end > -float("inf")
@@ -152,8 +158,9 @@ def paths_of(
     found, unknown = [], float("nan")
     for i, num_frames in enumerate(lengths):
         paths = [
-            TokenPath(
-                *(rows_of(beam, i, k), NO_PRON, unknown, -totals[i][k] + 0.0),
+            Path(
+                tokens_of(np.concatenate([*settled, rows_of(beam, i, k)])),
+                *(0.0, unknown, -totals[i][k] + 0.0),
                 *(ended[i][k], num_frames, -1),
             )
             for k in order[i].tolist()
@@ -161,9 +168,9 @@ def paths_of(
         ]
         # No hypothesis survived: an empty text.
         if not paths:
-            rows, died_at = np.zeros((0, 4), np.int32), int(beam.frame[i].max())
-            lost = (float("inf"), False, num_frames, died_at)
-            paths = [TokenPath(rows, NO_PRON, unknown, *lost)]
+            tokens = tokens_of(np.concatenate([*settled, np.zeros((0, 3), np.int32)]))
+            lost = float("inf"), False, num_frames, int(beam.frame[i].max())
+            paths = [Path(tokens, 0.0, unknown, *lost)]
         found.append(paths)
     return found
 
@@ -219,9 +226,9 @@ class TransducerBackend(ModelBackend):
         options: TransducerOptions,
         boosts: Sequence[CompiledBoosts],
         **_: Any,
-    ) -> list[list[TokenPath]]:
+    ) -> list[list[Path]]:
         """Decode whole utterances, those of like length together."""
-        found: dict[int, list[TokenPath]] = {}
+        found: dict[int, list[Path]] = {}
         for group in self.groups(range(len(utterances)), utterances):
             searcher = self.searcher(options, [boosts[i] for i in group])
             lengths = [len(utterances[i]) for i in group]

@@ -33,8 +33,8 @@ from wfstdec.lm.on_demand import OnDemandLM, UserLM
 from wfstdec.search.decoder import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.options import OpenVocabulary
-from wfstdec.search.paths.hypotheses import LmCosts, PathReader, Reader
-from wfstdec.search.paths.tokens import TokenPath
+from wfstdec.search.paths.hypotheses import LmCosts, Reader
+from wfstdec.search.paths.tokens import Path
 from wfstdec.search.paths.words import BARE, ENDS, Cutter, Prons
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import (
@@ -58,11 +58,10 @@ from wfstdec.trie.lookahead import ROOT
 from wfstdec.trie.options import BACKENDS, TrieOptions
 from wfstdec.trie.search_space import search_space
 
-Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")
 
 
-class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames]):
+class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
     """A search on the trie of a lexicon, or on bare tokens; no graph is built.
 
         total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)
@@ -126,7 +125,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
         self,
         *,
         tokens: TokensLike,
-        lexicon: Path | Lexicon | None = None,
+        lexicon: str | os.PathLike[str] | Lexicon | None = None,
         lm: AnyLM | None = None,
         options: TrieOptions | None = None,
         backend: str = "auto",
@@ -323,7 +322,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
 
     def _reader(self, boosts: CompiledBoosts) -> TrieReader:
         options = self.options
-        paths = PathReader(
+        reader = TrieReader(
             self._cutter.with_oov(boosts.oov),
             LmCosts(
                 options,
@@ -333,9 +332,11 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
             ),
             self.tokens.names,
             self.frame_shift_s,
-            at_once=isinstance(self.lm, OnDemandLM),
+            boosts,
         )
-        return TrieReader(paths, boosts, self._lattice_vocabulary, options)
+        reader.at_once = isinstance(self.lm, OnDemandLM)
+        reader.vocabulary, reader.options = self._lattice_vocabulary, options
+        return reader
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Refuse OOV words where the language model has no cost of unknown words."""
@@ -348,31 +349,24 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
                     raise
 
 
-class TrieReader(Reader[list[TokenPath] | RecordedFrames]):
+class TrieReader(Reader[list[Path] | RecordedFrames]):
     """Reads results of trie searches; see `Reader`."""
 
-    def __init__(
-        self,
-        paths: PathReader,
-        boosts: CompiledBoosts,
-        vocabulary: Vocabulary,
-        options: TrieOptions,
-    ) -> None:
-        super().__init__(paths, boosts)
-        self._vocabulary, self._options = vocabulary, options
+    vocabulary: Vocabulary
+    options: TrieOptions
 
-    def best(self, found: list[TokenPath] | RecordedFrames) -> TokenPath:
+    def best(self, found: list[Path] | RecordedFrames) -> Path:
         """Find the best path."""
         return found.path if isinstance(found, RecordedFrames) else found[0]
 
     def nbest(
-        self, found: list[TokenPath] | RecordedFrames, num: int | None
+        self, found: list[Path] | RecordedFrames, num: int | None
     ) -> list[Hypothesis]:
         """Read the first hypothesis of each text, at most `num`."""
         if isinstance(found, RecordedFrames):
             return [self.hypothesis(found)]
         texts: dict[str, Hypothesis] = {}
-        for hypothesis in self._paths.hypotheses(found, [self._boosts] * len(found)):
+        for hypothesis in self.read(found):
             texts.setdefault(hypothesis.text, hypothesis)
             if len(texts) == num:
                 break
@@ -382,10 +376,10 @@ class TrieReader(Reader[list[TokenPath] | RecordedFrames]):
         """Read the lattice."""
         return lattice_of(
             found,
-            self._vocabulary.with_oov(self._boosts.oov),
-            self._options,
-            self._paths.frame_shift_s,
-            words_are_tokens=self._paths.cutter.cuts_bare_tokens,
+            self.vocabulary.with_oov(self.boosts.oov),
+            self.options,
+            self.frame_shift_s,
+            words_are_tokens=self.cutter.cuts_bare_tokens,
         )
 
 

@@ -42,7 +42,7 @@ from wfstdec.lattice.arrays import (
     LatticeScales,
     starts_token,
 )
-from wfstdec.search.paths.tokens import TokenPath
+from wfstdec.search.paths.tokens import Path
 from wfstdec.text.tokens import EPSILON
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.trie.options import TrieOptions
@@ -83,7 +83,7 @@ class RecordedArcs(NamedTuple):
 class RecordedFrames(NamedTuple):
     """Records of a search: its best path, entries, arcs between them."""
 
-    path: TokenPath
+    path: Path
     entries: RecordedEntries
     arcs: RecordedArcs
 

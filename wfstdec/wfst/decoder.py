@@ -30,22 +30,17 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.decoder import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.paths.hypotheses import GraphCosts, PathReader, Reader
+from wfstdec.search.paths.hypotheses import GraphCosts, Reader
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of
-from wfstdec.search.paths.tokens import BestPath
+from wfstdec.search.paths.tokens import Path
 from wfstdec.search.paths.words import aligner_of
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
-from wfstdec.wfst.lattice_pack import (
-    RecordedLattice,
-    Segment,
-    lattice_of,
-    segment_lattice,
-)
+from wfstdec.wfst.lattice_pack import RecordedLattice, lattice_of
 from wfstdec.wfst.options import BACKENDS, WfstOptions
 
 
-class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | RecordedLattice]):
+class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
     """Token-passing beam search on a decoding graph.
 
     The result for an utterance depends only on the graph, its log-probs, the options
@@ -138,11 +133,9 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | RecordedLattice]):
 
     def _reader(self, boosts: CompiledBoosts) -> WfstReader:
         vocabulary = self.vocabulary.with_oov(boosts.oov)
-        names, shift = vocabulary.tokens.names, self.frame_shift_s
-        account = GraphCosts(self.options)
-        paths = PathReader(aligner_of(vocabulary), account, names, shift)
-        made = self.graph, self.options, vocabulary
-        return WfstReader(paths, boosts, *made)
+        return WfstReader(
+            self.graph, self.options, vocabulary, self.frame_shift_s, boosts
+        )
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):
@@ -156,44 +149,44 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | RecordedLattice]):
                 )
 
 
-class WfstReader(Reader[BestPath | RecordedLattice]):
+class WfstReader(Reader[Path | RecordedLattice]):
     """Turns results of searches into hypotheses and lattices."""
 
     def __init__(
         self,
-        paths: PathReader,
-        boosts: CompiledBoosts,
         graph: PackedGraph,
         options: WfstOptions,
         vocabulary: Vocabulary,
+        shift: float,
+        boosts: CompiledBoosts,
     ) -> None:
-        super().__init__(paths, boosts)
-        self._searched = graph, options
-        self._read_as = paths.frame_shift_s, vocabulary
+        cutter, account = aligner_of(vocabulary), GraphCosts(options)
+        super().__init__(cutter, account, graph.tokens.names, shift, boosts)
+        self._made = graph, options, vocabulary, shift
 
-    def best(self, found: BestPath | RecordedLattice) -> BestPath:
+    def best(self, found: Path | RecordedLattice) -> Path:
         """The best path."""
-        return found.best if isinstance(found, RecordedLattice) else found
+        if not isinstance(found, RecordedLattice):
+            return found
+        assert found.best is not None
+        return found.best
 
     def nbest(self, found: RecordedLattice, num: int | None) -> NbestList:
         """Read the best texts of the lattice."""
         assert num is not None
         lattice = self.lattice(found)
         paths = nbest_paths(lattice, int(num))
-        credited = (
-            None if lattice.first_frame else self._boosts
-        )  # of the whole utterance
-        return hypotheses_of(lattice, paths, credited, self._paths)
+        # Boosts are those of the whole utterance.
+        credited = None if lattice.first_frame else self.boosts
+        return hypotheses_of(lattice, paths, credited, self)
 
     def lattice(self, found: RecordedLattice) -> Lattice:
         """Read the lattice."""
-        return lattice_of(*self._searched, found, *self._read_as)
+        return lattice_of(*self._made, found)
 
-    def segments(self, settled: Sequence[Segment]) -> list[Lattice]:
+    def segments(self, settled: Sequence[RecordedLattice]) -> list[Lattice]:
         """Read the lattices of segments."""
-        return [
-            segment_lattice(*self._searched, one, *self._read_as) for one in settled
-        ]
+        return list(map(self.lattice, settled))
 
 
 def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:

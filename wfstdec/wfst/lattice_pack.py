@@ -30,7 +30,7 @@ those into it. States are the nodes of the search's trace.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy import float32, uint32
@@ -40,7 +40,7 @@ from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import Lattice, LatticeScales
-from wfstdec.search.paths.tokens import BestPath
+from wfstdec.search.paths.tokens import Path
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.options import WfstOptions
 
@@ -153,35 +153,17 @@ def frames_of(arcs, of_graph, num_nodes):
 
 
 class RecordedLattice(NamedTuple):
-    """Records of a search, sorted as lattices are.
+    """Records of a search or a segment of it, sorted as lattices are."""
 
-    Attributes:
-        best: The best path.
-        states: `STATE` [S].
-        arcs: `ARC` [A].
-    """
-
-    best: BestPath
-    states: np.ndarray
-    arcs: np.ndarray
-
-
-class Segment(NamedTuple):
-    """Records of a settled part of a search, sorted as lattices are.
-
-    Attributes:
-        states: `STATE` [S], the last one of which is the only end.
-        arcs: `ARC` [A].
-    """
-
-    states: np.ndarray
-    arcs: np.ndarray
+    best: Path | None  # the best path; None of a segment, whose last state is its end
+    states: np.ndarray  # `STATE` [S]
+    arcs: np.ndarray  # `ARC` [A]
 
     @classmethod
-    def closed(cls, states: np.ndarray, arcs: np.ndarray) -> Segment:
+    def segment(cls, states: np.ndarray, arcs: np.ndarray) -> Self:
         """Close a segment: its last state becomes final; writes to `states`."""
         states["final_excess"][-1] = states["final_cost"][-1] = 0.0
-        return cls(states, arcs)
+        return cls(None, states, arcs)
 
 
 def cuts_of(num_states: np.ndarray, shortest: int) -> list[int]:
@@ -201,68 +183,32 @@ def cuts_of(num_states: np.ndarray, shortest: int) -> list[int]:
 def lattice_of(
     graph: PackedGraph,
     options: WfstOptions,
+    vocabulary: Vocabulary,
+    frame_shift_s: float,
     recorded: RecordedLattice,
-    frame_shift_s: float,
-    vocabulary: Vocabulary | None = None,
 ) -> Lattice:
-    """The lattice of a search's records.
-
-    `vocabulary`: of the graph and OOV words; None without OOV words.
-    """
-    best, first = recorded.best, int(recorded.states["frame"][0])
+    """The lattice of a search's records; `vocabulary`: of the graph and OOV words."""
+    best, states, arcs = recorded
+    first, last = states["frame"][[0, -1]].tolist()
+    died = -1 if best is None else best.died_at_frame
     lattice = Lattice(
-        **_shared(graph, options, frame_shift_s, vocabulary),
-        states=recorded.states,
-        arcs=recorded.arcs,
-        search_cost=best.search_cost,
-        reached_final=best.reached_final,
-        num_frames=best.num_frames - first,
-        died_at_frame=best.died_at_frame if best.died_at_frame >= 0 else None,
+        states=states,
+        arcs=arcs,
+        vocabulary=vocabulary,
+        scales=LatticeScales(
+            options.acoustic_scale, options.lm_scale, options.word_insertion
+        ),
+        lattice_beam=float(options.beam_of_lattice),
+        search_cost=0.0 if best is None else best.search_cost,
+        reached_final=best is not None and best.reached_final,
+        num_frames=(last if best is None else best.num_frames) - first,
+        died_at_frame=died if died >= 0 else None,
+        frame_shift_s=frame_shift_s,
+        info=graph.info,
     )
-    # It begins later: the last segment of a session.
-    return _with_own_cost(lattice) if first else lattice
-
-
-def segment_lattice(
-    graph: PackedGraph,
-    options: WfstOptions,
-    segment: Segment,
-    frame_shift_s: float,
-    vocabulary: Vocabulary | None = None,
-) -> Lattice:
-    """The lattice of a segment; arguments as of `lattice_of`."""
-    first, last = segment.states["frame"][[0, -1]].tolist()
-    lattice = Lattice(
-        **_shared(graph, options, frame_shift_s, vocabulary),
-        states=segment.states,
-        arcs=segment.arcs,
-        search_cost=0.0,
-        reached_final=False,
-        num_frames=last - first,
-    )
-    # The cost of a segment is that of its part of the path, without the session before.
-    return _with_own_cost(lattice)
-
-
-def _shared(
-    graph: PackedGraph,
-    options: WfstOptions,
-    frame_shift_s: float,
-    vocabulary: Vocabulary | None,
-) -> dict[str, Any]:
-    """Fields that all lattices of a search have."""
-    scales = options.acoustic_scale, options.lm_scale, options.word_insertion
-    return {
-        "vocabulary": vocabulary or graph.vocabulary,
-        "scales": LatticeScales(*scales),
-        "lattice_beam": float(options.beam_of_lattice),
-        "frame_shift_s": frame_shift_s,
-        "info": graph.info,
-    }
-
-
-def _with_own_cost(lattice: Lattice) -> Lattice:
-    """Give a part of an utterance the cost of its best path from its first state."""
+    if best is not None and not first:
+        return lattice
+    # The cost of a part is that of the best path from its first state on.
     costs = lattice.arc_costs()[lattice.best_arcs()]
     end = lattice.final_costs()[lattice.best_end]
     found = replace(lattice, search_cost=float(costs.sum() + end))

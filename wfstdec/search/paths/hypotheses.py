@@ -1,6 +1,6 @@
 """Readers of what searches found: from paths to hypotheses, for every decoder.
 
-class TrieReader(Reader[list[TokenPath]]):         # adds what is the search's own
+class TrieReader(Reader[list[Path]]):              # adds what is the search's own
     def best(self, found): return found[0]
 
 Paths of a group are cut into words together, in one call of a kernel; strings and
@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from itertools import repeat
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -30,47 +28,83 @@ from wfstdec.search.hypothesis import (
     Word,
     insertion_cost,
 )
-from wfstdec.search.paths.tokens import BestPath, PartialPath, TokenPath
-from wfstdec.search.paths.words import BEGINNING, Cutter, seconds_of
+from wfstdec.search.paths.tokens import Path
+from wfstdec.search.paths.words import BEGINNING, Cutter
 from wfstdec.search.threads import DeferredSignals
 
-FoundPath = BestPath | TokenPath
-"""A path, whatever search found it."""
 _Found = TypeVar("_Found")
 
 
 class Reader(Generic[_Found]):
-    """Reads searches of one boost list: of a group, or again and again of a session."""
+    """Reads searches of one boost list: of a group, or again and again of a session.
 
-    def __init__(self, paths: PathReader, boosts: CompiledBoosts) -> None:
-        self._paths, self._boosts = paths, boosts
+    Args:
+        cutter: Of the search's paths.
+        account: Its method `of(path, words, pron_cost, boosts)` gives the `CostAccount`
+            of a path. `words`: their ids, 0 of open words that have none. `pron_cost`:
+            of their pronunciations, unscaled, where these are no part of the path's.
+        token_names: Those of the token table.
+        frame_shift_s: Seconds per frame.
+        boosts: The list.
+    """
+
+    at_once = False
+    """Whether costs are counted before they are asked for: a model of the user's has
+    them."""
+
+    def __init__(
+        self,
+        cutter: Cutter,
+        account: Any,
+        token_names: tuple[str, ...],
+        frame_shift_s: float,
+        boosts: Any,
+    ) -> None:
+        self.cutter, self.account, self.boosts = cutter, account, boosts
+        self.token_names, self.frame_shift_s = token_names, frame_shift_s
         self._settled: list[Word] = []
         self._cut = BEGINNING  # behind them
 
-    def best(self, found: Any) -> FoundPath:
+    def best(self, found: Any) -> Path:
         """Find the best path of what a search found; here it is that."""
         return found
 
     def hypothesis(self, found: _Found) -> Hypothesis:
         """Read the best path."""
-        return self.hypotheses([found], [self._boosts])[0]
+        return self.hypotheses([found], [self.boosts])[0]
 
     def hypotheses(
-        self, found: Sequence[_Found], boosts: Sequence[CompiledBoosts]
+        self, found: Sequence[_Found], boosts: Sequence[Any]
     ) -> list[Hypothesis]:
         """Read many together, whose boosts add the same words as the reader's."""
-        return self._paths.hypotheses(list(map(self.best, found)), boosts)
+        return self.read(list(map(self.best, found)), boosts)
 
-    def partial(self, look: PartialPath[Any]) -> Partial:
+    def read(
+        self, paths: Sequence[Path], boosts: Sequence[Any] | None = None
+    ) -> list[Hypothesis]:
+        """Read paths, of the reader's boosts if none are given."""
+        batch = PathBatch(self, paths, boosts or [self.boosts] * len(paths))
+        found = [
+            Hypothesis.on_demand(batch, i, path.died_at_frame)
+            for i, path in enumerate(paths)
+        ]
+        if self.at_once:
+            for one in found:
+                _ = one.total_cost
+        return found
+
+    def partial(self, search: Any) -> Partial:
         """Read how far a search has come: of one search, again and again."""
-        cutter, shift = self._paths.cutter, self._paths.frame_shift_s
-        settled, self._cut, others, end = cutter.partial(look, self._cut, shift)
+        look = search.look((self._cut.tokens, self._cut.labels))
+        settled, self._cut, others, end = self.cutter.partial(
+            look, self._cut, self.frame_shift_s
+        )
         self._settled += settled
         if not end and self._settled:
             end = self._settled[-1].end_frame
         return Partial(
             words=(*self._settled, *others),
-            num_settled=max(look.settled.num_words, len(self._settled)),
+            num_settled=max(look.num_labels, len(self._settled)),
             num_timed=len(self._settled),
             num_frames=look.num_frames,
             silent_frames=look.num_frames - end,
@@ -90,35 +124,6 @@ class Reader(Generic[_Found]):
         raise AssertionError("this decoder hands out no segments")
 
 
-class PathReader(NamedTuple):
-    """All that makes hypotheses of the paths of one search, as its options are now."""
-
-    cutter: Cutter
-    # Its method `of(path, words, pron_cost, boosts)` gives the `CostAccount` of a path.
-    # `words`: their ids, 0 of open words that have none. `pron_cost`: of their
-    # pronunciations, unscaled, where these are no part of the path's own.
-    account: Any
-    token_names: tuple[str, ...]
-    frame_shift_s: float
-    # Whether costs are counted before they are asked for: a model of the user's has
-    # them.
-    at_once: bool = False
-
-    def hypotheses(
-        self, paths: Sequence[FoundPath], boosts: Sequence[Any]
-    ) -> list[Hypothesis]:
-        """The hypotheses of paths that were found together, with what each has."""
-        batch = PathBatch(self, paths, boosts)
-        found = [
-            Hypothesis.on_demand(batch, i, path.died_at_frame)
-            for i, path in enumerate(paths)
-        ]
-        if self.at_once:
-            for one in found:
-                _ = one.total_cost
-        return found
-
-
 class GraphCosts(NamedTuple):
     """Counts the costs of paths through graphs."""
 
@@ -126,14 +131,14 @@ class GraphCosts(NamedTuple):
     on_arcs: bool = False  # whether insertion costs are on arcs, and given with boosts
 
     def of(
-        self, path: BestPath, words: list[int], pron_cost: float, boosts: Any
+        self, path: Path, words: list[int], pron_cost: float, boosts: Any
     ) -> CostAccount:
         """The account of a path, whose boosts are `CompiledBoosts` or those on arcs."""
         own = insertion_cost(self.options.word_insertion, len(words))
         return CostAccount.of_path(
             self.options,
-            graph=path.tokens.graph_cost + path.final_cost,
-            acoustic=path.tokens.acoustic_cost,
+            graph=path.graph_cost,
+            acoustic=path.acoustic_cost,
             insertion=boosts.insertion if self.on_arcs else own,
             boost=boosts.cost(words, path.tokens.token.tolist()) if boosts else 0.0,
         )
@@ -151,11 +156,7 @@ class LmCosts(NamedTuple):
     word_insertion: float | None = None  # None where the model is over tokens
 
     def of(
-        self,
-        path: TokenPath,
-        words: list[int],
-        pron_cost: float,
-        boosts: CompiledBoosts,
+        self, path: Path, words: list[int], pron_cost: float, boosts: CompiledBoosts
     ) -> CostAccount:
         """The account of a path."""
         labels = token = path.tokens.token
@@ -169,13 +170,11 @@ class LmCosts(NamedTuple):
             "insertion": insertion,
             "boost": boosts.cost(words, token),
         }
-        if math.isnan(path.acoustic):
+        if math.isnan(path.acoustic_cost):
             return CostAccount.of_total(self.scales, total=path.search_cost, **costs)
-        return CostAccount.of_path(self.scales, acoustic=path.acoustic, **costs)
+        return CostAccount.of_path(self.scales, acoustic=path.acoustic_cost, **costs)
 
-    def _lm_cost(
-        self, path: TokenPath, labels: np.ndarray, boosts: CompiledBoosts
-    ) -> float:
+    def _lm_cost(self, path: Path, labels: np.ndarray, boosts: CompiledBoosts) -> float:
         """The model's cost of words or tokens, `</s>` where the end was accepted."""
         if self.automaton is NULL_AUTOMATON:
             return 0.0
@@ -184,20 +183,18 @@ class LmCosts(NamedTuple):
             return lm.total(labels, complete=path.reached_final)
 
 
-_word = partial(tuple.__new__, Word)  # of a tuple of its fields
-
-
 class PathBatch:
     """Paths that were found together, cut into words; see `Hypothesis.on_demand`."""
 
     def __init__(
-        self, reader: PathReader, paths: Sequence[FoundPath], boosts: Sequence[Any]
+        self, reader: Reader, paths: Sequence[Path], boosts: Sequence[Any]
     ) -> None:
         self._reader, self._paths, self._boosts = reader, paths, boosts
         self._words = reader.cutter.cut(
-            [path.tokens for path in paths], [path.reached_final for path in paths]
+            [path.tokens for path in paths],
+            [path.reached_final for path in paths],
+            reader.frame_shift_s,
         )
-        self._times = seconds_of(self._words.frames, reader.frame_shift_s)
 
     def text(self, i: int) -> str:
         """The text of path `i`."""
@@ -205,24 +202,21 @@ class PathBatch:
 
     def fields(self, i: int, name: str) -> dict[str, Any]:
         """Field `name` of the hypothesis of path `i`, and those made with it."""
-        path = self._paths[i]
+        path, reader = self._paths[i], self._reader
         if name == "words":
-            texts, at = self._reader.cutter.read(self._words, i)
-            times, ends = self._times[at].T, self._words.frames[at].T
-            columns = zip(texts, *times.tolist(), *ends.tolist(), repeat(None))
-            return {"words": tuple(map(_word, columns))}
+            return {"words": tuple(reader.cutter.timed(self._words, i))}
         if name in ("token_ids", "token_frames"):
             tokens = path.tokens
             frames = tuple(tokens.start.tolist()), tuple(tokens.end.tolist())
             return {"token_ids": tuple(tokens.token.tolist()), "token_frames": frames}
         if name in CostAccount._fields:
-            counted = self._reader.cutter.counted(self._words, i)
+            counted = reader.cutter.counted(self._words, i)
             with DeferredSignals():
-                account = self._reader.account.of(path, *counted, self._boosts[i])
+                account = reader.account.of(path, *counted, self._boosts[i])
             return account._asdict()
         return {
-            "token_names": self._reader.token_names,
-            "frame_shift_s": self._reader.frame_shift_s,
+            "token_names": reader.token_names,
+            "frame_shift_s": reader.frame_shift_s,
             "reached_final": path.reached_final,
             "num_frames": path.num_frames,
         }

@@ -32,8 +32,8 @@ from wfstdec.lattice.arrays import (
 from wfstdec.lattice.mbr import word_confidences
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.search.hypothesis import Hypothesis, Word
-from wfstdec.search.paths.hypotheses import GraphCosts, PathReader
-from wfstdec.search.paths.tokens import SPELLINGS_PER_TEXT, BestPath, PathTokens
+from wfstdec.search.paths.hypotheses import GraphCosts, Reader
+from wfstdec.search.paths.tokens import SPELLINGS_PER_TEXT, Path, PathTokens
 from wfstdec.search.paths.traceback import STEP, History, Rule, read_paths
 from wfstdec.search.paths.words import (
     BARE,
@@ -97,7 +97,7 @@ def hypotheses_of(
     lattice: Lattice,
     found: NbestPaths,
     boosts: CompiledBoosts | None = None,
-    reader: PathReader | None = None,
+    reader: Reader | None = None,
 ) -> NbestList:
     """The hypotheses of paths through a lattice.
 
@@ -107,16 +107,16 @@ def hypotheses_of(
     credited: list[Any] = [boosts] * len(found.arcs)
     if boosts is None:
         credited = [_CostsOnArcs.of(lattice, arcs) for arcs in found.arcs]
-    made = reader.hypotheses(_paths(lattice, found), credited)
+    made = reader.read(_paths(lattice, found), credited)
     return NbestList(made, found.is_exact)
 
 
-def reader_of(lattice: Lattice) -> PathReader:
+def reader_of(lattice: Lattice) -> Reader:
     """The reader of a lattice's paths; it does not hold the lattice."""
     at_ends, names = lattice.labels_at_word_end, lattice.tokens.names
     cutter = word_ends(lattice) if at_ends else aligner_of(lattice.vocabulary)
     account = GraphCosts(lattice.scales, on_arcs=at_ends)
-    return PathReader(cutter, account, names, lattice.frame_shift_s)
+    return Reader(cutter, account, names, lattice.frame_shift_s, None)
 
 
 def rule_of_lattice(lattice: Lattice) -> Rule:
@@ -132,7 +132,7 @@ def rule_of_lattice(lattice: Lattice) -> Rule:
 def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
     """The tokens and labels of a path whose labels are at word ends.
 
-    `word_token`: tokens that had begun before the arc with the label.
+    `label_token`: tokens that had begun before the arc with the label.
     """
     on_path = lattice.arcs[arcs]
     ilabel = on_path["ilabel"]
@@ -145,14 +145,12 @@ def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
     np.maximum.at(end, before[goes_on] - 1, frames[goes_on])
     labelled = on_path["olabel"] != EPSILON
     return PathTokens(
-        ilabel=ilabel_of(tokens_of(ilabel[begins])),
+        token=tokens_of(ilabel[begins]),
         start=start,
         end=end,
-        word=on_path["olabel"][labelled].astype(np.int32),
-        word_token=before[labelled].astype(np.int32),
-        word_frame=frames[labelled],
-        graph_cost=_total(on_path, "graph_cost"),
-        acoustic_cost=_total(on_path, "acoustic_cost"),
+        label=on_path["olabel"][labelled].astype(np.int32),
+        label_token=before[labelled].astype(np.int32),
+        label_frame=frames[labelled],
     )
 
 
@@ -215,14 +213,17 @@ class SegmentReader:
         acoustic = lattice.arcs["acoustic_cost"][arcs]
         history.go_on(rule_of_lattice(lattice), arcs, acoustic)
         self._next_frame = lattice.first_frame + lattice.num_frames
-        since, shift = (self._cut.tokens, self._cut.words), lattice.frame_shift_s
-        if is_last:
-            path, complete = history.read(0, since), lattice.reached_final
-            words = aligner.words(path, self._cut, shift, complete=complete)
-            self._cut = self._cut._replace(words=since[1] + len(words))
-        else:
-            path = history.settled.whole_since(*since)
-            words, self._cut = aligner.settled_words(path, self._cut, shift)
+        since = self._cut.tokens, self._cut.labels
+        path, whole, labels, *_ = history.look(0, since, 0, 0.0)
+        if not is_last:
+            path = path.part(slice(whole), slice(labels - since[1]))
+        words, self._cut = aligner.words_since(
+            path,
+            self._cut,
+            lattice.frame_shift_s,
+            complete=is_last and lattice.reached_final,
+            goes_on=not is_last,
+        )
         sure, self._sure = self._sure[: len(words)], self._sure[len(words) :]
         pairs = zip(words, sure, strict=True)
         return tuple(word._replace(confidence=one) for word, one in pairs)
@@ -256,9 +257,16 @@ class _CostsOnArcs(NamedTuple):
         return self.boost
 
 
-def _paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
+def _paths(lattice: Lattice, found: NbestPaths) -> list[Path]:
     if lattice.labels_at_word_end:
-        paths = [tokens_on(lattice, arcs) for arcs in found.arcs]
+        paths = [
+            (
+                tokens_on(lattice, arcs),
+                _total(lattice.arcs[arcs], "graph_cost"),
+                _total(lattice.arcs[arcs], "acoustic_cost"),
+            )
+            for arcs in found.arcs
+        ]
     else:
         count = np.array([len(arcs) for arcs in found.arcs], np.int64)
         steps = np.empty(count.sum(), STEP)
@@ -268,15 +276,18 @@ def _paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
         paths = read_paths(rule, steps, first, count, lattice.first_frame)
     died = -1 if lattice.died_at_frame is None else lattice.died_at_frame
     return [
-        BestPath(
-            tokens=one,
-            final_cost=float(lattice.states["final_cost"][_end_of(lattice, arcs)]),
+        Path(
+            tokens,
+            graph + float(lattice.states["final_cost"][_end_of(lattice, arcs)]),
+            acoustic,
             search_cost=lattice.search_cost + excess,
             reached_final=lattice.reached_final,
             num_frames=lattice.num_frames,
             died_at_frame=died,
         )
-        for one, arcs, excess in zip(paths, found.arcs, found.excess, strict=True)
+        for (tokens, graph, acoustic), arcs, excess in zip(
+            paths, found.arcs, found.excess, strict=True
+        )
     ]
 
 

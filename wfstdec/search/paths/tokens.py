@@ -1,231 +1,201 @@
-"""Paths of searches: on the arcs of a graph (WFST), or of tokens (all others)."""
+"""Paths of searches: tokens with frames, and the labels of words between them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.text.tokens import token_of
+from wfstdec.jit import jit
 
 NO_PRON, OPEN_PRON = -1, 1 << 30
 """In the place of a pronunciation: no word ends; an open word ends."""
 SPELLINGS_PER_TEXT = 8
 """Token sequences per text of an n-best list without a lexicon: some of them spell the
 same text, by other word pieces or with one more separator."""
-_NONE, _NO_LABELS = np.zeros((0, 4), np.int32), np.zeros(0, np.int32)
-
-
-class TokenRows(NamedTuple):
-    """Tokens with frames, and the pronunciations that end between them."""
-
-    # int32 [N, 4], of each token, blanks left out: token, first frame, one behind the
-    # last frame, pronunciation that ended before it or -1: its number, those of OOV
-    # words behind those of the lexicon, or `OPEN_PRON`.
-    rows: np.ndarray
-    last_pron: int = NO_PRON  # the one that ends with the last token
-
-    @property
-    def token(self) -> np.ndarray:
-        """Tokens, int32 [N]."""
-        return self.rows[:, 0]
-
-    @property
-    def start(self) -> np.ndarray:
-        """First frames, int32 [N]."""
-        return self.rows[:, 1]
-
-    @property
-    def end(self) -> np.ndarray:
-        """Frames one behind the last, int32 [N]."""
-        return self.rows[:, 2]
-
-
-class TokenPath(NamedTuple):
-    """An alignment and its reading as words."""
-
-    rows: np.ndarray  # as in `TokenRows`
-    last_pron: int
-    acoustic: float  # the unscaled acoustic cost; NaN where alignments were summed
-    search_cost: float  # the total of the search: float32 steps, float64 base
-    reached_final: bool  # whether the tokens are whole words and the end was accepted
-    num_frames: int
-    died_at_frame: int  # the frame that no entry survived, or -1
-
-    @property
-    def tokens(self) -> TokenRows:
-        """Tokens of the path and its pronunciations."""
-        return TokenRows(self.rows, self.last_pron)
 
 
 class PathTokens(NamedTuple):
-    """The tokens of a path, blanks left out, and its word labels."""
+    """The tokens of a path, blanks left out, and the labels of its words; all int32.
 
-    ilabel: np.ndarray  # int32 [N], of the tokens
-    start: np.ndarray  # int32 [N], first frame
-    end: np.ndarray  # int32 [N], one behind the last frame
-    word: np.ndarray  # int32 [W], word ids
-    word_token: np.ndarray  # int32 [W], tokens that had begun when the label came
-    word_frame: np.ndarray  # int32 [W], frames that had passed then
-    graph_cost: float  # float64 sums over the arcs
-    acoustic_cost: float
+    A label is a word id of a graph, or a pronunciation of a trie: its number, those of
+    OOV words after those of the lexicon, or `OPEN_PRON`.
+    """
 
-    @property
-    def token(self) -> np.ndarray:
-        """Tokens, int32 [N]."""
-        return token_of(self.ilabel)
+    token: np.ndarray  # [N]
+    start: np.ndarray  # [N], first frame
+    end: np.ndarray  # [N], one behind the last frame
+    label: np.ndarray  # [W]
+    label_token: np.ndarray  # [W], tokens that had begun when the label came
+    label_frame: np.ndarray  # [W], frames that had passed then; of word ids alone
+
+    def part(self, tokens: slice, labels: slice) -> PathTokens:
+        """Some tokens and labels, the latter counting from the first of the former."""
+        columns = [column[tokens] for column in self[:3]]
+        columns += [column[labels] for column in self[3:]]
+        if tokens.start:
+            columns[4] = columns[4] - np.int32(tokens.start)
+        return PathTokens(*columns)
 
 
-class BestPath(NamedTuple):
-    """The least-cost path of one utterance; the same from every backend."""
+class Path(NamedTuple):
+    """A path of one utterance; the same from every backend."""
 
     tokens: PathTokens
-    final_cost: float  # unscaled, 0.0 where the path ends in no final state
+    graph_cost: float  # unscaled, the final cost included; 0.0 of searches of tokens
+    acoustic_cost: float  # unscaled; NaN where alignments were summed
     search_cost: float  # the total of the search: float32 steps, float64 base
-    reached_final: bool
+    reached_final: bool  # whether it ends in a final state, or is a whole sentence
     num_frames: int
     died_at_frame: int  # the frame that nothing survived, or -1
 
 
-class JoinedTokens(NamedTuple):
-    """Tokens of P paths, one path after the other, as kernels take them."""
+class PartialPath(NamedTuple):
+    """The best path of a search so far, without its first tokens and labels."""
 
-    token: np.ndarray  # int32 [N]
-    start: np.ndarray  # int32 [N]
-    end: np.ndarray  # int32 [N]
-    label: np.ndarray  # int32 [W], word ids, or pronunciations
-    label_token: np.ndarray  # int32 [W], tokens of its path that had begun before each
-    label_frame: np.ndarray  # int32 [W], frames passed then; of word ids alone
-    token_splits: np.ndarray  # int64 [P + 1], where each path begins
-    label_splits: np.ndarray  # int64 [P + 1]
-
-
-def joined(paths: Sequence[PathTokens | TokenRows]) -> JoinedTokens:
-    """Join the tokens of paths of one search."""
-    if paths and isinstance(paths[0], TokenRows):
-        return _joined_rows(paths)
-    if len(paths) == 1:  # as of a partial result
-        one: Any = paths[0]
-        splits = [np.array([0, len(column)]) for column in (one.start, one.word)]
-        return JoinedTokens(one.token, *one[1:6], *splits)
-    columns = list(zip(*paths, strict=True)) or [()] * len(PathTokens._fields)
-    ilabel, *others = [np.concatenate((_NO_LABELS, *one)) for one in columns[:6]]
-    splits = [np.cumsum([0, *map(len, columns[at])]) for at in (0, 3)]
-    return JoinedTokens(token_of(ilabel), *others, *splits)
-
-
-def _joined_rows(paths: Sequence[Any]) -> JoinedTokens:
-    if len(paths) == 1:
-        rows, last_pron = paths[0]
-        token, start, end, pron = rows.T.copy()
-        ends = np.flatnonzero(pron[1:] >= 0) + 1
-        label = pron[ends]
-        if last_pron >= 0 and len(rows):
-            label = np.append(label, np.int32(last_pron))
-            ends = np.append(ends, len(rows))
-        before, splits = (
-            ends.astype(np.int32),
-            np.array([[0, len(rows)], [0, len(ends)]]),
-        )
-        return JoinedTokens(token, start, end, label, before, before, *splits)
-    splits = np.cumsum([0, *(len(one.rows) for one in paths)])
-    token, start, end, pron = np.concatenate([one.rows for one in paths]).T.copy()
-    # A pronunciation stands with the token that it ends before: the last one of a
-    # path takes the place of what ended before the next path's first token.
-    at = np.append(pron, np.int32(NO_PRON))
-    at[splits[:-1]] = NO_PRON
-    for one, behind in zip(paths, splits[1:].tolist(), strict=True):
-        if len(one.rows):
-            at[behind] = one.last_pron
-    ends = np.flatnonzero(at >= 0)
-    label_splits = np.searchsorted(ends, splits, side="right")
-    first = np.repeat(splits[:-1], np.diff(label_splits))
-    before = (ends - first).astype(np.int32)
-    labels = at[ends], before, before
-    return JoinedTokens(token, start, end, *labels, splits, label_splits)
-
-
-_Tokens = TypeVar("_Tokens")
-_Tokens_co = TypeVar("_Tokens_co", covariant=True)
-
-
-class Settled(Protocol[_Tokens_co]):
-    """Tokens and words that all paths of a search have in common."""
-
-    @property
-    def num_words(self) -> int:
-        """Words, also those whose times are not settled; 0 of searches of tokens."""
-
-    def whole_since(self, token: int, word: int) -> _Tokens_co:
-        """Skip the first tokens and words, and a token whose end is not settled."""
-
-
-class PartialPath(NamedTuple, Generic[_Tokens]):
-    """How far the best path of a search has come."""
-
-    settled: Settled[_Tokens]  # its beginning, in common with all others
-    # Given how many settled tokens and words to skip: the others
-    unsettled: Callable[[int, int], _Tokens]
+    tokens: PathTokens
+    num_whole: int  # first tokens of these that cannot change
+    num_labels: int  # labels that cannot change; 0 of searches of tokens
     num_frames: int
     # Of ending here, over that of the best path, nats, scaled; inf where none can end
     final_cost: float
 
 
-def partial_tokens(
-    rows: np.ndarray,
-    num_settled: int,
-    last_pron: int = NO_PRON,
-    *,
-    num_frames: int,
-    final_cost: float,
-) -> PartialPath[TokenRows]:
-    """How far a search has come whose tokens are at hand."""
-    return PartialPath(
-        settled=SettledTokens(rows[:num_settled]),
-        unsettled=lambda token, _: TokenRows(rows[token:], last_pron),
-        num_frames=num_frames,
-        final_cost=final_cost,
-    )
+def joined(paths: Sequence[PathTokens]) -> tuple[PathTokens, np.ndarray, np.ndarray]:
+    """Join paths; where the tokens and the labels of each begin, int64 [P + 1]."""
+    if len(paths) == 1:
+        [one] = paths
+        return one, np.array([0, len(one.token)]), np.array([0, len(one.label)])
+    columns = list(zip(*paths, strict=True)) or [(NO_TOKENS.token,)] * 6
+    tokens, labels = (np.cumsum([0, *map(len, columns[at])]) for at in (0, 3))
+    return PathTokens(*map(np.concatenate, columns)), tokens, labels
 
 
-class SettledTokens:
-    """Tokens that can no longer change, in an array that grows; see `Settled`."""
+def apart(
+    columns: Sequence[np.ndarray], tokens: np.ndarray, labels: np.ndarray
+) -> list[PathTokens]:
+    """The opposite of `joined`."""
+    splits = [tokens.tolist()] * 3 + [labels.tolist()] * 3
+    parts = [
+        [column[a:b] for a, b in pairwise(split)]
+        for column, split in zip(columns, splits, strict=True)
+    ]
+    return list(map(PathTokens, *parts))
 
-    num_words = 0
 
-    def __init__(self, rows: np.ndarray = _NONE) -> None:
-        self._rows, self._count, self._num_whole = rows, len(rows), len(rows)
+def paths_of_rows(
+    rows: np.ndarray, splits: np.ndarray, last_pron: np.ndarray
+) -> list[PathTokens]:
+    """Paths of a search of tokens.
 
-    def add(self, nodes: np.ndarray, end: int) -> None:
-        """Add trace nodes, in order, and where the last token ends, -1 if not known."""
-        first, self._count = self._count, self._count + len(nodes)
-        if self._count > len(self._rows):
-            longer = np.zeros((2 * self._count, 4), np.int32)
-            longer[:first] = self._rows[:first]
-            self._rows = longer
-        new = self._rows[first : self._count]
-        new[:, 0], new[:, 1] = nodes["token"], nodes["start"]
-        # The end of a token is in the node after it.
-        new[:-1, 2], new[:, 3] = nodes["previous_end"][1:], nodes["pron"]
-        if first and len(nodes):
-            self._rows[first - 1, 2] = nodes["previous_end"][0]
-        self._num_whole = self._count
-        if self._count and end >= 0:
-            self._rows[self._count - 1, 2] = end
-        elif self._count:  # the last token may continue
-            self._num_whole -= 1
+    `rows`: int32 [N, 4], token, first frame, one behind the last frame, pronunciation
+    that ended before the token or `NO_PRON`. `splits`: int64 [P + 1], where each path
+    begins. `last_pron`: int64 [P], what ends with its last token.
+    """
+    return apart(*_columns(rows, splits, last_pron))
 
-    def whole_since(self, token: int, word: int) -> TokenRows:
-        """Implement `Settled.whole_since`."""
-        return TokenRows(self._rows[token : self._num_whole].copy())
 
-    def followed_by(self, rows: np.ndarray, end: int, since: int = 0) -> np.ndarray:
-        """All tokens of a path but the first ones, int32 [N, 4]."""
-        if self._count == 0:
-            return rows
-        if since >= self._count:
-            return rows[since - self._count :]
-        before = self._rows[since : self._count].copy()
-        before[-1, 2] = end
-        return np.concatenate([before, rows])
+def path_of_rows(rows: np.ndarray, last_pron: int = NO_PRON) -> PathTokens:
+    """The path of rows as of `paths_of_rows`."""
+    splits, last = np.array([0, len(rows)]), np.array([last_pron])
+    return paths_of_rows(rows, splits, last)[0]
+
+
+@jit
+def _columns(rows, splits, last_pron):
+    """Arrays of `PathTokens`, and where the tokens and labels of each path begin."""
+    num_paths = len(last_pron)
+    count = splits[num_paths]
+    token, start = np.empty(count, np.int32), np.empty(count, np.int32)
+    end, label = np.empty(count, np.int32), np.empty(count + num_paths, np.int32)
+    label_token = np.empty(count + num_paths, np.int32)
+    label_splits, w = np.zeros(num_paths + 1, np.int64), np.int64(0)
+    for p in range(num_paths):
+        first, behind = splits[p], splits[p + 1]
+        for t in range(first, behind):
+            token[t], start[t], end[t] = rows[t, 0], rows[t, 1], rows[t, 2]
+            if rows[t, 3] >= 0:
+                label[w], label_token[w] = rows[t, 3], t - first
+                w += 1
+        if last_pron[p] >= 0:
+            label[w], label_token[w] = last_pron[p], behind - first
+            w += 1
+        label_splits[p + 1] = w
+    label, label_token = label[:w], label_token[:w]
+    return (token, start, end, label, label_token, label_token), splits, label_splits
+
+
+NO_TOKENS = PathTokens(*np.zeros((6, 0), np.int32))
+
+
+class Settled:
+    """Tokens and labels that can no longer change, in arrays that grow."""
+
+    def __init__(self) -> None:
+        self.num_tokens = self.num_labels = 0
+        self._end_is_settled = True
+        self._tokens = self._labels = np.zeros((3, 0), np.int32)
+
+    def add(
+        self, tokens: Sequence[np.ndarray], labels: Sequence[np.ndarray], end: int
+    ) -> None:
+        """Add tokens and labels; `end`: of the last token, -1 if it is not settled.
+
+        `tokens`: token, first frame, end of the token before. `labels`: label, new
+        tokens before it, frame.
+        """
+        first, self.num_tokens = self.num_tokens, self.num_tokens + len(tokens[0])
+        before, self.num_labels = self.num_labels, self.num_labels + len(labels[0])
+        if self.num_tokens > first:
+            self._tokens = _with_room(self._tokens, self.num_tokens)
+            new = self._tokens[:, first : self.num_tokens]
+            new[0], new[1], new[2, :-1] = tokens[0], tokens[1], tokens[2][1:]
+            if first:
+                self._tokens[2, first - 1] = tokens[2][0]
+        if self.num_labels > before:
+            self._labels = _with_room(self._labels, self.num_labels)
+            new = self._labels[:, before : self.num_labels]
+            new[0], new[1], new[2] = labels[0], labels[1] + first, labels[2]
+        self._end_is_settled = end >= 0
+        if self.num_tokens and end >= 0:
+            self._tokens[2, self.num_tokens - 1] = end
+
+    @property
+    def num_whole(self) -> int:
+        """Tokens whose ends are settled."""
+        return self.num_tokens - int(self.num_tokens > 0 and not self._end_is_settled)
+
+    def followed_by(
+        self, path: PathTokens, end: int, since: tuple[int, int] = (0, 0)
+    ) -> PathTokens:
+        """All tokens and labels of a path but the first ones.
+
+        `path`: what follows. `end`: of the last settled token.
+        """
+        if self.num_tokens == self.num_labels == 0:
+            return path
+        tokens = self._tokens[:, since[0] : self.num_tokens].copy()
+        labels = self._labels[:, since[1] : self.num_labels].copy()
+        tokens[2, -1:] = end
+        labels[1] -= since[0]
+        label_token = path.label_token + np.int32(self.num_tokens - since[0])
+        columns = zip(
+            (*tokens, *labels), path._replace(label_token=label_token), strict=True
+        )
+        return PathTokens(*map(np.concatenate, columns))
+
+
+def _with_room(rows: np.ndarray, count: int) -> np.ndarray:
+    if count <= rows.shape[1]:
+        return rows
+    larger = np.zeros((len(rows), 2 * count), rows.dtype)
+    larger[:, : rows.shape[1]] = rows
+    return larger
+
+
+def without_labels(columns: np.ndarray) -> PathTokens:
+    """A path of tokens alone; int32 [3, N], token, first frame, one behind the last."""
+    token, start, end = columns
+    return NO_TOKENS._replace(token=token, start=start, end=end)

@@ -6,7 +6,6 @@ that all paths share are settled.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +16,8 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.jit.arrays import copy_rows, first_equal, longer
 from wfstdec.jit.records import record
-from wfstdec.search.paths.tokens import PathTokens
-from wfstdec.text.tokens import ilabel_of
+from wfstdec.search.paths.tokens import PartialPath, PathTokens, Settled, apart
+from wfstdec.text.tokens import ilabel_of, token_of
 
 NONE = 0xFFFFFFFF
 """No node, no arc: of the roots of a trace."""
@@ -32,6 +31,9 @@ frames passed, the end of the last token, and its costs."""
 
 STEP = record("u4 arc", "f4 acoustic")
 """An arc of a path, and its unscaled acoustic cost."""
+
+
+_FIRST_ILABEL = np.int32(ilabel_of(0))
 
 
 class Rule(NamedTuple):
@@ -212,7 +214,7 @@ def read_histories(rule, events, tips, steps, first, count):
             e = np.int64(events[e].previous)
         total, most = total + length, max(most, length)
     chain = new_events(most)
-    ilabel, start = np.empty(total, np.int32), np.empty(total, np.int32)
+    token, start = np.empty(total, np.int32), np.empty(total, np.int32)
     end, word = np.empty(total, np.int32), np.empty(total, np.int32)
     word_token, word_frame = np.empty(total, np.int32), np.empty(total, np.int32)
     tokens, words = np.zeros(paths + 1, np.int64), np.zeros(paths + 1, np.int64)
@@ -249,14 +251,15 @@ def read_histories(rule, events, tips, steps, first, count):
                     end[t - 1] = event.end
                 else:
                     before = np.int64(event.end)
-                ilabel[t], start[t], end[t] = event.ilabel, event.frame - 1, last_end
+                token[t] = np.int32(event.ilabel) - _FIRST_ILABEL
+                start[t], end[t] = event.frame - 1, last_end
                 t += 1
             if event.olabel != uint32(0):
                 word[w], word_token[w] = event.olabel, t - tokens[i]
                 word_frame[w] = event.frame
                 w += 1
         tokens[i + 1], words[i + 1] = t, w
-    arrays = (ilabel[:t], start[:t], end[:t], word[:w], word_token[:w], word_frame[:w])
+    arrays = (token[:t], start[:t], end[:t], word[:w], word_token[:w], word_frame[:w])
     return arrays, tokens, words, graph_cost, acoustic_cost, before
 
 
@@ -312,25 +315,35 @@ class History:
         if last:
             return
         settled, self._events, end = settle_events(tips, events)
-        if len(settled):
-            self.settled.add(settled)
-        self.settled.set_end(end)
+        begins, labelled = settled["ilabel"] != 0, settled["olabel"] != 0
+        begun, words = settled[begins], settled[labelled]
+        # A token and a label on one arc: the token is counted before the label.
+        before = np.cumsum(begins)[labelled]
+        self.settled.add(
+            (token_of(begun["ilabel"]), begun["frame"] - 1, begun["end"]),
+            (words["olabel"], before, words["frame"]),
+            end,
+        )
 
-    def read(self, root: int, since: tuple[int, int] = (0, 0)) -> PathTokens:
-        """The tokens and words of a tip; `since`: settled ones to skip."""
+    def read(
+        self, root: int, since: tuple[int, int] = (0, 0)
+    ) -> tuple[PathTokens, float, float]:
+        """A tip's tokens and words but the first ones; its graph and acoustic cost."""
         tip, zero = self._tips[root : root + 1], np.zeros(1, np.int64)
         read, _, _, graph, acoustic, end = read_histories(
             self._rule, self._events, tip, _NO_STEPS, zero, zero
         )
-        costs, settled = (float(graph[0]), float(acoustic[0])), self.settled
-        if settled.num_tokens == 0 and settled.num_words == 0:
-            return PathTokens._make([*read, *costs])
-        known = settled.since(*since)
-        if len(known.end):
-            known.end[-1] = end
-        read[4][:] += settled.num_tokens - since[0]
-        pairs = zip(known[:6], read, strict=True)
-        return PathTokens._make([*map(np.concatenate, pairs), *costs])
+        path = self.settled.followed_by(PathTokens(*read), end, since)
+        return path, float(graph[0]), float(acoustic[0])
+
+    def look(
+        self, root: int, since: tuple[int, int], num_frames: int, final_cost: float
+    ) -> PartialPath:
+        """How far a tip has come; `since`: settled tokens and words to skip."""
+        path, _, _ = self.read(root, since)
+        num_whole = max(0, self.settled.num_whole - since[0])
+        num_labels = self.settled.num_labels
+        return PartialPath(path, num_whole, num_labels, num_frames, final_cost)
 
     @property
     def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:
@@ -344,82 +357,17 @@ def read_paths(
     first: np.ndarray,
     count: np.ndarray,
     first_frame: int = 0,
-) -> list[PathTokens]:
-    """The tokens and words of whole paths, in one call of a kernel.
+) -> list[tuple[PathTokens, float, float]]:
+    """Tokens and words of whole paths, and their graph and acoustic costs.
 
     `steps`: STEP, of all paths, the last of each first. `first`, `count`: int64 [P],
     where those of each begin, and their number.
     """
     state = History(rule, first_frame).state
-    arrays, tokens, words, *costs, _ = read_histories(*state, steps, first, count)
-    splits = [tokens.tolist()] * 3 + [words.tolist()] * 3
-    columns = [
-        [array[a:b] for a, b in pairwise(split)]
-        for array, split in zip(arrays, splits, strict=True)
-    ]
-    return list(map(PathTokens, *columns, *(cost.tolist() for cost in costs)))
-
-
-class Settled:
-    """Tokens and words that can no longer change, in arrays that grow."""
-
-    def __init__(self) -> None:
-        self.num_tokens = self.num_words = 0
-        self.end_is_settled = True
-        self._token = _NO_ROWS  # ilabel, start, end
-        self._word = _NO_ROWS  # word, word_token, word_frame
-
-    def add(self, events: np.ndarray) -> None:
-        """Add EVENT [N], in order."""
-        begins, labelled = events["ilabel"] != 0, events["olabel"] != 0
-        tokens, words = events[begins], events[labelled]
-        first, self.num_tokens = self.num_tokens, self.num_tokens + len(tokens)
-        self._token = _with_room(self._token, self.num_tokens)
-        new = self._token[:, first : self.num_tokens]
-        new[0], new[1] = tokens["ilabel"], tokens["frame"] - 1
-        # An event has the end of the token before it.
-        new[2, :-1] = tokens["end"][1:]
-        if first and len(tokens):
-            self._token[2, first - 1] = tokens["end"][0]
-        before, self.num_words = self.num_words, self.num_words + len(words)
-        self._word = _with_room(self._word, self.num_words)
-        new = self._word[:, before : self.num_words]
-        new[0], new[2] = words["olabel"], words["frame"]
-        # A token and a label on one arc: the token is counted before the label.
-        new[1] = first + np.cumsum(begins)[labelled]
-
-    def set_end(self, end: int) -> None:
-        """Set the end of the last token, -1 if it is not settled."""
-        self.end_is_settled = end >= 0
-        if self.num_tokens and end >= 0:
-            self._token[2, self.num_tokens - 1] = end
-
-    def since(self, token: int, word: int) -> PathTokens:
-        """Copies of all but the first tokens and words, without costs."""
-        ilabel, start, end = self._token[:, token : self.num_tokens].copy()
-        label, word_token, frame = self._word[:, word : self.num_words].copy()
-        return PathTokens(
-            ilabel, start, end, label, word_token - np.int32(token), frame, 0.0, 0.0
-        )
-
-    def whole_since(self, token: int, word: int) -> PathTokens:
-        """Copies of the same, without a last token whose end is not settled."""
-        path = self.since(token, word)
-        if self.end_is_settled or len(path.ilabel) == 0:
-            return path
-        return path._replace(
-            ilabel=path.ilabel[:-1], start=path.start[:-1], end=path.end[:-1]
-        )
-
-
-def _with_room(rows: np.ndarray, count: int) -> np.ndarray:
-    if count <= rows.shape[1]:
-        return rows
-    larger = np.zeros((len(rows), 2 * count), rows.dtype)
-    larger[:, : rows.shape[1]] = rows
-    return larger
+    arrays, *splits, graph, acoustic, _ = read_histories(*state, steps, first, count)
+    costs = graph.tolist(), acoustic.tolist()
+    return list(zip(apart(arrays, *splits), *costs, strict=True))
 
 
 _AT_NODE, _NODE = record("u4 node"), record("u4 previous arc", "f4 acoustic")
-_NO_ROWS = np.zeros((3, 0), np.int32)
 _NO_EVENTS, _NO_STEPS = np.zeros(0, EVENT), np.zeros(0, STEP)

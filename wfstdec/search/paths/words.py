@@ -3,8 +3,8 @@
     cutter = aligner_of(vocabulary)            # labels anywhere in their words: WFST
     cutter = Cutter(ENDS, vocabulary, prons)   # labels where words end: trie, lattices
     cutter = Cutter(BARE, vocabulary)          # tokens alone: letters or word pieces
-    words = cutter.cut(tokens, complete)       # arrays
-    texts, times = cutter.read(words, 0)       # of the first path
+    words = cutter.cut(tokens, complete, shift)     # arrays
+    texts, at = cutter.read(words, 0)               # of the first path
 
 Where a graph has no pronunciations (it came from elsewhere), a word spans the tokens
 between the label before and its own.
@@ -13,6 +13,8 @@ between the label before and its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -22,13 +24,7 @@ from wfstdec.jit.arrays import copy_columns, longer, twice
 from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
-from wfstdec.search.paths.tokens import (
-    OPEN_PRON,
-    PartialPath,
-    PathTokens,
-    TokenRows,
-    joined,
-)
+from wfstdec.search.paths.tokens import OPEN_PRON, PartialPath, PathTokens, joined
 from wfstdec.text.lexicon import WORD_START, word_ids
 from wfstdec.text.tokens import EPSILON
 from wfstdec.text.vocabulary import OovWords, OpenSpelling, Pronunciations, Vocabulary
@@ -40,10 +36,10 @@ SPELLED = -1
 
 
 class CutPoint(NamedTuple):
-    """The place where a path was cut last: tokens, words and their cost before it."""
+    """The place where a path was cut last: tokens, labels and their cost before it."""
 
     tokens: int = 0
-    words: int = 0
+    labels: int = 0
     cost: float = 0.0
     # Whether the last word's tokens were not found: the next one may then begin behind
     # tokens that are no fillers.
@@ -51,9 +47,8 @@ class CutPoint(NamedTuple):
 
 
 BEGINNING = CutPoint()
-
-
-_INCOMPLETE = np.zeros(1, np.bool_)
+_word = partial(tuple.__new__, Word)  # of a tuple of its fields
+_EACH_MICROSECOND = 10.0**SECONDS_DIGITS
 
 
 class Words(NamedTuple):
@@ -64,6 +59,7 @@ class Words(NamedTuple):
     word: np.ndarray  # int32 [W], word ids or `SPELLED`
     spans: np.ndarray  # int32 [W, 2], positions in `token`
     frames: np.ndarray  # int32 [W, 2], the first frame of each, one behind the last
+    times: np.ndarray  # float64 [W, 2], seconds of these, rounded to the microsecond
     splits: np.ndarray  # int64 [P + 1], where the words of each path begin
 
 
@@ -142,20 +138,18 @@ class Cutter:
         return other
 
     def cut(
-        self, paths: Sequence[PathTokens | TokenRows], complete: Sequence[bool]
+        self, paths: Sequence[PathTokens], complete: Sequence[bool], shift: float = 1.0
     ) -> Words:
         """Cut whole paths; `complete`: of each, whether its last word must be whole."""
-        return self._cut(paths, np.array(complete, np.bool_))[0]
+        return self._cut(paths, complete, shift)[0]
 
     def read(self, words: Words, path: int) -> tuple[list[str], Any]:
         """Texts of a path's words, and an index of these in the arrays of `words`."""
-        first, end = words.splits[path : path + 2].tolist()
-        texts = self._texts(words, first, end)
-        if self._tables.kind == ALIGNED or all(texts):
-            return texts, slice(first, end)
-        # A mark alone has no text, and is no word for the user.
-        at = [first + i for i, text in enumerate(texts) if text]
-        return [text for text in texts if text], np.array(at, np.int64)
+        return self._read(words, *words.splits[path : path + 2].tolist())
+
+    def timed(self, words: Words, path: int) -> list[Word]:
+        """The words of a path."""
+        return self._timed(words, *words.splits[path : path + 2].tolist())
 
     def counted(self, words: Words, path: int) -> tuple[list[int], float]:
         """Ids of words that the account counts, and what their pronunciations cost.
@@ -186,59 +180,54 @@ class Cutter:
                     total += word_cost + (stop - begin) * self._opened.token_cost
         return ids, float(total)
 
-    def words(
+    def words_since(
         self,
         path: PathTokens,
         cut: CutPoint,
         shift: float,
         *,
         complete: bool = False,
-    ) -> list[Word]:
-        """Cut the rest of a graph's path, whose last word may be only begun."""
-        words, *_ = self._cut([path], np.array([complete]), cut)
-        return self._timed(words, shift)
-
-    def settled_words(
-        self, path: PathTokens, cut: CutPoint, shift: float
+        goes_on: bool = False,
     ) -> tuple[list[Word], CutPoint]:
-        """Cut settled tokens of a graph into the words that no further token changes.
+        """Cut the rest of a graph's path, and where the words end.
 
-        A token whose end is not settled must not be among them.
+        If it goes on, into the words that no further token changes: the end of its last
+        token must be settled. Else its last word may be only begun.
         """
-        words, hold, cost, lost = self._cut([path], _INCOMPLETE, cut, goes_on=True)
+        words, hold, cost, lost = self._cut([path], [complete], shift, cut, goes_on)
         if not hold:
             return [], cut
         taken = cut.tokens + int(words.spans[hold - 1, 1])
-        found = self._timed(words._replace(splits=np.array([0, hold])), shift)
-        return found, CutPoint(taken, cut.words + hold, cost, lost)
+        after = CutPoint(taken, cut.labels + hold, cost, lost)
+        return self._timed(words, 0, hold), after
 
     def partial(
-        self, look: PartialPath[Any], cut: CutPoint, shift: float
+        self, look: PartialPath, cut: CutPoint, shift: float
     ) -> tuple[list[Word], CutPoint, list[Word], int]:
         """Cut a path since the last cut.
 
         Returns the words that have been settled since, the cut after them, the other
         words, and the end of their last token, 0 without any.
         """
-        whole = look.settled.whole_since(cut.tokens, cut.words)
+        rest = look.tokens
         if self._tables.kind == ALIGNED:
-            settled, cut = self.settled_words(whole, cut, shift)
-            rest, taken = look.unsettled(cut.tokens, cut.words), 0
-            others = self.words(rest, cut, shift)
+            whole = slice(look.num_whole), slice(look.num_labels - cut.labels)
+            settled, after = self.words_since(
+                rest.part(*whole), cut, shift, goes_on=True
+            )
+            taken = after.tokens - cut.tokens
+            rest = rest.part(slice(taken, None), slice(after.labels - cut.labels, None))
+            others, _ = self.words_since(rest, after, shift)
+            taken = 0
         else:
-            rest, num_whole = look.unsettled(cut.tokens, cut.words), len(whole.token)
-            words, *_ = self._cut([rest], _INCOMPLETE)
-            hold, taken = self._num_settled(words, num_whole)
-            parts = np.array([0, hold]), np.array([hold, len(words.word)])
-            settled, others = (
-                self._timed(words._replace(splits=part), shift) for part in parts
-            )
-            cut = cut._replace(
-                tokens=cut.tokens + taken, words=cut.words + len(settled)
-            )
+            words, *_ = self._cut([rest], [False], shift)
+            hold, taken = self._num_settled(words, look.num_whole)
+            settled = self._timed(words, 0, hold)
+            others = self._timed(words, hold, len(words.word))
+            after = cut._replace(tokens=cut.tokens + taken, labels=cut.labels + hold)
         spoken = np.flatnonzero(~self._tables.filler[rest.token[taken:]])
         end = int(rest.end[taken + spoken[-1]]) if len(spoken) else 0
-        return settled, cut, others, end
+        return settled, after, others, end
 
     def _num_settled(self, words: Words, num_whole: int) -> tuple[int, int]:
         """How many words lie within the first tokens for good, and their tokens."""
@@ -253,30 +242,36 @@ class Cutter:
             hold -= 1  # the last word may continue
         return hold, int(words.spans[hold - 1, 1]) if hold else 0
 
-    def _timed(self, words: Words, shift: float) -> list[Word]:
-        texts, at = self.read(words, 0)
-        if not texts:
-            return []
-        frames = words.frames[at]
-        times = seconds_of(frames, shift).T.tolist()
-        return list(map(Word, texts, *times, *frames.T.tolist()))
+    def _read(self, words: Words, first: int, end: int) -> tuple[list[str], Any]:
+        texts = self._texts(words, first, end)
+        if self._tables.kind == ALIGNED or all(texts):
+            return texts, slice(first, end)
+        # A mark alone has no text, and is no word for the user.
+        at = [first + i for i, text in enumerate(texts) if text]
+        return [text for text in texts if text], np.array(at, np.int64)
+
+    def _timed(self, words: Words, first: int, end: int) -> list[Word]:
+        texts, at = self._read(words, first, end)
+        times, frames = words.times[at].T.tolist(), words.frames[at].T.tolist()
+        return list(map(_word, zip(texts, *times, *frames, repeat(None))))
 
     def _cut(
         self,
-        paths: Sequence[PathTokens | TokenRows],
-        complete: np.ndarray,
+        paths: Sequence[PathTokens],
+        complete: Sequence[bool],
+        shift: float,
         cut: CutPoint = BEGINNING,
-        *,
         goes_on: bool = False,
     ) -> tuple[Words, int, float, bool]:
         """Cut paths; of the last one also how many words hold, their cost, `lost`."""
-        tokens = joined(paths)
-        length = np.zeros(len(tokens.label), np.int32)
-        word = tokens.label
+        tokens, *splits = joined(paths)
+        word, length = tokens.label, np.zeros(len(tokens.label), np.int32)
         if self._prons is not None:
             word, length = self._as_words(tokens.label)
         arrays, *hold = cut_paths(
-            self._handle, tokens, word, length, complete, (goes_on, cut.cost, cut.lost)
+            *(self._handle, tokens, tuple(splits), word, length),
+            *(np.array(complete, np.bool_), float(shift)),
+            (goes_on, cut.cost, cut.lost),
         )
         return Words(tokens.token, tokens.label, *arrays), *hold
 
@@ -325,11 +320,6 @@ def _spelling_of_bare(vocabulary: Vocabulary) -> OpenSpelling:
     return OpenSpelling("pieces", texts, marked, none)
 
 
-def seconds_of(frames: np.ndarray, shift: float) -> np.ndarray:
-    """Seconds of frames at `shift` seconds each, rounded to the microsecond."""
-    return np.round(frames * shift, SECONDS_DIGITS)
-
-
 _ALIGNERS: WeakCache[Vocabulary, Cutter] = WeakCache(
     lambda vocabulary: Cutter(ALIGNED, vocabulary)
 )
@@ -341,7 +331,7 @@ def aligner_of(vocabulary: Vocabulary) -> Cutter:
 
 
 @jit
-def cut_paths(handle, paths, word, length, complete, before):
+def cut_paths(handle, paths, path_splits, word, length, complete, shift, before):
     """Cut paths into words; see `Cutter._cut`.
 
     `length`: tokens of each label's word, 0 where not known. `before`: whether more
@@ -349,11 +339,13 @@ def cut_paths(handle, paths, word, length, complete, before):
     `lost` of the cut before.
     """
     tables = opened(handle)
-    token, start, end, _, label_token, label_frame, token_splits, label_splits = paths
+    token, start, end, _, label_token, label_frame = paths
+    token_splits, label_splits = path_splits
     goes_on, cost, lost = before
     most = len(token) if tables.kind == BARE else len(word)
     words, splits = np.empty(most, np.int32), np.zeros(len(complete) + 1, np.int64)
     spans, frames = np.empty((most, 2), np.int32), np.empty((most, 2), np.int32)
+    times = np.empty((most, 2), np.float64)
     hold = np.int64(0)
     for i in range(len(complete)):
         t, behind = token_splits[i], token_splits[i + 1]
@@ -383,8 +375,12 @@ def cut_paths(handle, paths, word, length, complete, before):
                 frames[k, 1] = end[spans[k, 1] - 1]
             else:  # a word with no token stands where its label does
                 frames[k, 0] = frames[k, 1] = label_frame[w + k - at]
+            for side in range(2):
+                # As `round(seconds, SECONDS_DIGITS)` of NumPy.
+                microseconds = np.rint(frames[k, side] * shift * _EACH_MICROSECOND)
+                times[k, side] = microseconds / _EACH_MICROSECOND
     count = splits[len(complete)]
-    arrays = words[:count], spans[:count], frames[:count], splits
+    arrays = words[:count], spans[:count], frames[:count], times[:count], splits
     return arrays, hold, cost, lost
 
 

@@ -61,7 +61,7 @@ ENDING = record(
 costs, and the label of the last word, 0 for none. In place n, of text number n: the
 best ending and its cost."""
 OUTCOME = record("f8 base", "i8 first count frames died complete")
-"""An utterance's end, as `TokenPath` has it; there are `count` paths from `first`."""
+"""An utterance's end, as `Path` has it; there are `count` paths from `first`."""
 PATH_END = record("f4 cost", "i4 pron", "f8 acoustic", "i8 first count before")
 """End of a path; its tokens are `count` rows from `first`, and the token before these
 ends at `before`."""

@@ -3,7 +3,7 @@
     backend = CpuBackend(space)
     search = backend.start(options, boosts)       # one utterance
     search.advance(logprobs)                      # float32 [T, V], any number of times
-    paths = search.finish()                       # TokenPaths, best first
+    paths = search.finish()                       # `Path`s, best first
 
     backend.decode(utterances, options, boosts)   # many, as `HostBackend`
 
@@ -20,6 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -35,9 +36,10 @@ from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.paths.tokens import (
     OPEN_PRON,
     PartialPath,
-    SettledTokens,
-    TokenPath,
-    TokenRows,
+    Path,
+    Settled,
+    path_of_rows,
+    paths_of_rows,
 )
 from wfstdec.search.threads import (
     CallBudget,
@@ -146,7 +148,7 @@ class CpuBackend(HostBackend):
         boosts: CompiledBoosts,
         pace: CallBudget,
         names: Sequence[int] = (),
-    ) -> list[list[TokenPath]]:
+    ) -> list[list[Path]]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
         search = CpuSearch(self, self.inputs_of(options, boosts))
         return search.decode(utterances, pace, names or range(len(utterances)))
@@ -247,17 +249,20 @@ class FoundPaths(NamedTuple):
         )
 
     def read(
-        self, settled: defaultdict[int, SettledTokens], *, sums: bool
-    ) -> list[list[TokenPath]]:
+        self, settled: defaultdict[int, Settled], *, sums: bool
+    ) -> list[list[Path]]:
         """Read the paths of each utterance, best first."""
-        ends, found = self.paths.tolist(), []
+        ends, found = self.paths[: self.at[arrays.NUM_PATHS]], []
+        splits = np.append(ends["first"], self.at[arrays.NUM_ROWS])
+        read = paths_of_rows(self.rows, splits, ends["pron"].astype(np.int64))
+        given = iter(zip(read, ends.tolist(), strict=True))
         for i, outcome in enumerate(self.outcomes.tolist()):
-            base, first, count, frames, died, complete = outcome
-            end, paths = (bool(complete), frames, died), []
-            for cost, pron, acoustic, row, num, before in ends[first : first + count]:
-                rows = settled[i].followed_by(self.rows[row : row + num], before)
-                acoustic = math.nan if sums else acoustic
-                paths.append(TokenPath(rows, pron, acoustic, base + cost, *end))
+            base, _, count, frames, died, complete = outcome
+            paths = []
+            for path, (cost, _, acoustic, *_, before) in islice(given, count):
+                path = settled[i].followed_by(path, before)
+                costs = 0.0, math.nan if sums else acoustic, base + cost
+                paths.append(Path(path, *costs, bool(complete), frames, died))
             found.append(paths)
         return found
 
@@ -274,7 +279,7 @@ class CpuSearch:
         self._params = self._search.value.params
         self.state = arrays.new_state(backend.capacity, self._params.beam_size)
         begin(self._search.value, self.state)
-        self._settled: defaultdict[int, SettledTokens] = defaultdict(SettledTokens)
+        self._settled: defaultdict[int, Settled] = defaultdict(Settled)
         self._found = FoundPaths.room_for(1, 1, 0)
 
     @property
@@ -289,7 +294,7 @@ class CpuSearch:
         self._found.at[:] = 0
         self._run(filled_up([logprobs]), 0)
 
-    def finish(self) -> list[TokenPath]:
+    def finish(self) -> list[Path]:
         """End the utterance; the search cannot be used afterwards."""
         if self._params.by_text:  # the order of sums
             self.state = self._in_order()
@@ -300,7 +305,7 @@ class CpuSearch:
 
     def decode(
         self, utterances: Sequence[np.ndarray], pace: CallBudget, names: Sequence[int]
-    ) -> list[list[TokenPath]]:
+    ) -> list[list[Path]]:
         """Decode whole utterances, at most `GROUP`; `names` are those in errors."""
         given, num, params = filled_up(utterances), len(utterances), self._params
         num_frames = sum(map(len, utterances))
@@ -370,8 +375,8 @@ class CpuSearch:
                 if not self._lm.answer():
                     return found
 
-    def look(self) -> PartialPath[TokenRows]:
-        """The partial result; the search is not changed."""
+    def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
+        """The best path so far but its first tokens and labels; it can continue."""
         self.settle_trace()
         counts, utterance, ended = self.state.counts, self._in_order(), np.inf
         unfinished = endings_of(self._search.value, utterance, False)
@@ -382,16 +387,13 @@ class CpuSearch:
             ended = float(accepted["cost"].min(initial=np.inf))
         best = unfinished[unfinished["cost"].argmin()]
         pron = self._ending_pron(utterance.frontier[best["entry"]])
+        tip = int(best["trace"]), int(best["token_end"])
+        rows, before = trace_back(self.state.trace, *tip)
         settled = self._settled[0]
-
-        def unsettled(token: int, _: int) -> TokenRows:
-            tip = int(best["trace"]), int(best["token_end"])
-            rows, before = trace_back(self.state.trace, *tip)
-            return TokenRows(settled.followed_by(rows, before, token), pron)
-
         return PartialPath(
-            settled=settled,
-            unsettled=unsettled,
+            settled.followed_by(path_of_rows(rows, pron), before, since),
+            num_whole=max(0, settled.num_whole - since[0]),
+            num_labels=0,
             num_frames=int(counts[arrays.FRAMES]),
             final_cost=ended - float(best["cost"]),
         )
@@ -399,7 +401,10 @@ class CpuSearch:
     def settle_trace(self) -> None:
         """Take out of the trace what is settled, and what no entry can reach."""
         utterance = int(self._found.at[arrays.NEXT_UTTERANCE])
-        self._settled[utterance].add(*settle_trace(self.state))
+        nodes, end = settle_trace(self.state)
+        at = np.flatnonzero(nodes["pron"] >= 0)  # where a pronunciation has ended
+        tokens = nodes["token"], nodes["start"], nodes["previous_end"]
+        self._settled[utterance].add(tokens, (nodes["pron"][at], at, at), end)
 
     def _ending_pron(self, entry: Any) -> int:
         """The pronunciation of least cost that ends at an entry's node, or -1."""

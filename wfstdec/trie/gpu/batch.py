@@ -24,7 +24,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.gpu.batch import Batch, BatchLayout, Growth, Session
 from wfstdec.gpu.device import BlockShape
 from wfstdec.gpu.records import NONE
-from wfstdec.search.paths.tokens import PartialPath, TokenPath, TokenRows
+from wfstdec.search.paths.tokens import PartialPath, Path
 from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.backend import CpuBackend, CpuSearch
 from wfstdec.trie.gpu.layout import (
@@ -119,7 +119,7 @@ class DeviceBatch(Batch):
         for name in ("entries", "candidates", "tokens"):
             self._task[f"shared_{name}"] = getattr(form, name) if fits else 0
 
-    def finish(self) -> list[list[TokenPath]]:
+    def finish(self) -> list[list[Path]]:
         """End all utterances; the batch cannot be used afterwards."""
         with self._device.on_stream(self._stream):
             states = self._states(range(len(self.utterances)))
@@ -184,15 +184,15 @@ class DeviceSession(DeviceBatch, Session):
     ) -> None:
         super().__init__(device_space, cpu, options, [boosts])
 
-    def look(self) -> PartialPath[TokenRows]:
-        """The partial result; the search is not changed."""
-        return self._on_host(CpuSearch.look)
+    def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
+        """The best path so far but its first tokens and labels; it can continue."""
+        return self._on_host(lambda search: search.look(since))
 
     def fold(self) -> None:
         """Take out of the trace what is settled, and what no entry can reach."""
         self._on_host(CpuSearch.settle_trace)
 
-    def finish(self) -> list[TokenPath]:  # type: ignore[override]
+    def finish(self) -> list[Path]:  # type: ignore[override]
         """End the utterance; the session cannot be used afterwards."""
         return super().finish()[0]
 

@@ -3,7 +3,7 @@
     backend = CpuBackend(graph)
     search = backend.start(options, boosts)       # one utterance
     search.advance(logprobs)                      # float32 [T, V], any number of times
-    search.finish()                               # a BestPath
+    search.finish()                               # a Path
 
 The graph and each boost list are laid out for the kernels here, once.
 """
@@ -23,7 +23,7 @@ from wfstdec.graph.overlay import make_overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.handles import Handle
 from wfstdec.jit.records import WeakCache
-from wfstdec.search.paths.tokens import BestPath, PathTokens
+from wfstdec.search.paths.tokens import Path
 from wfstdec.search.paths.traceback import Rule, read_paths
 from wfstdec.search.threads import SEGMENTS, CallBudget, HostBackend, check
 from wfstdec.text.vocabulary import OovWords
@@ -78,7 +78,7 @@ class CpuBackend(HostBackend):
         boosts: CompiledBoosts,
         pace: CallBudget,
         names: Sequence[int] = (),
-    ) -> list[BestPath]:
+    ) -> list[Path]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
         rows = self.on_rows
         return rows.decode(utterances, rows.inputs_of(options, boosts), pace)
@@ -134,7 +134,7 @@ class RowSearch:
         utterances: Sequence[np.ndarray],
         inputs: Handle[Inputs],
         pace: CallBudget,
-    ) -> list[BestPath]:
+    ) -> list[Path]:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
         state = self.memory.states.take()
         scratch = self.memory.scratches.take(len(state.value.record))
@@ -159,10 +159,10 @@ class RowSearch:
         self.memory.states.give(state)
         ends = group.ends
         first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
-        tokens = read_paths(self.rule_of(inputs), group.steps, first, count)
-        return [_path(*one) for one in zip(tokens, ends, strict=True)]
-
-
-def _path(tokens: PathTokens, end: np.void) -> BestPath:
-    search_cost, final_cost, _, _, frames, died, final = end.tolist()
-    return BestPath(tokens, final_cost, search_cost, bool(final), frames, died)
+        read = read_paths(self.rule_of(inputs), group.steps, first, count)
+        return [
+            Path(tokens, graph + rest, acoustic, cost, bool(final), frames, died)
+            for (tokens, graph, acoustic), (cost, rest, _, _, frames, died, final) in (
+                zip(read, ends.tolist(), strict=True)
+            )
+        ]

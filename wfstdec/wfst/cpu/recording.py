@@ -2,8 +2,8 @@
 
     search = RecordingSearch(rule, inputs, memory, options)
     search.advance(logprobs)                      # float32 [T, V], any number of times
-    search.settle(shortest)                       # Segments
-    search.finish()                               # a Recorded
+    search.settle(shortest)                       # `RecordedLattice`s
+    search.finish()                               # a RecordedLattice
 
 Kernels record the arcs of frames (`lattice_record.py`). At the end, or before the
 log-probs of these frames are dropped, records become states and arcs of a lattice
@@ -23,7 +23,7 @@ from wfstdec.wfst.cpu.arrays import GROW_NOTES, RowScratch
 from wfstdec.wfst.cpu.lattice_build import gather, read_notes, shrink_lattice
 from wfstdec.wfst.cpu.lattice_record import LatticeRecord, fitted, longer, twice
 from wfstdec.wfst.cpu.search import CpuSearch, Inputs, RowMemory, searching
-from wfstdec.wfst.lattice_pack import RecordedLattice, Segment, cuts_of
+from wfstdec.wfst.lattice_pack import RecordedLattice, cuts_of
 from wfstdec.wfst.options import WfstOptions
 
 KEPT = 1024
@@ -76,7 +76,7 @@ class RecordingSearch(CpuSearch):
         self._memory.recordings.give((self._record, self._lattice))
         return recorded
 
-    def settle(self, shortest: int) -> list[Segment]:
+    def settle(self, shortest: int) -> list[RecordedLattice]:
         """Return the segments settled since the last call, and drop them here."""
         self._begin()
         self._read()
@@ -84,10 +84,10 @@ class RecordingSearch(CpuSearch):
         lattice = self._lattice.value
         frames = lattice.frames[: int(lattice.progress["lines"][0])]
         cuts = cuts_of(np.diff(frames[:, 0], prepend=0), shortest)
-        segments = []
-        for first, last in pairwise([0, *cuts]):
-            arrays = gather(lattice, first, last, self._start)
-            segments.append(Segment.closed(*arrays))
+        segments = [
+            RecordedLattice.segment(*gather(lattice, first, last, self._start))
+            for first, last in pairwise([0, *cuts])
+        ]
         if cuts:
             self._shrink(cuts[-1])
             self._start += cuts[-1]

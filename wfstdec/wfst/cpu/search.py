@@ -2,7 +2,7 @@
 
     search = CpuSearch(rule, inputs, memory)
     search.advance(logprobs)                      # float32 [T, V], any number of times
-    search.finish()                               # a BestPath
+    search.finish()                               # a Path
 
 Blanks and repeats are not in the trace: their costs are read from the log-probs when
 the trace is folded into its tips. The log-probs since the last fold are kept, up to
@@ -23,7 +23,7 @@ from wfstdec.jit import inlined, jit, kernel
 from wfstdec.jit.handles import Handle, float_rows, opened
 from wfstdec.jit.records import Pool, record
 from wfstdec.search.logprobs import penalised
-from wfstdec.search.paths.tokens import BestPath, PartialPath
+from wfstdec.search.paths.tokens import PartialPath, Path
 from wfstdec.search.paths.traceback import History, Rule
 from wfstdec.wfst.cpu.arrays import (
     EPSILON_ARC,
@@ -186,14 +186,16 @@ class CpuSearch:
             self._search(part)
             first += len(part)
 
-    def finish(self) -> BestPath:
+    def finish(self) -> Path:
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
         _, cost, final_cost = self._fold(ends=True)
         final = bool(final_cost < np.inf)
-        path = BestPath(
-            tokens=self._history.read(0),
-            final_cost=final_cost if final else 0.0,
+        tokens, graph_cost, acoustic_cost = self._history.read(0)
+        path = Path(
+            tokens,
+            graph_cost=graph_cost + (final_cost if final else 0.0),
+            acoustic_cost=acoustic_cost,
             search_cost=float(self._state.value.progress["base"][0]) + cost,
             reached_final=final,
             num_frames=int(self._frames[0]),
@@ -202,17 +204,11 @@ class CpuSearch:
         self._memory.states.give(self._state)
         return path
 
-    def look(self) -> PartialPath:
-        """The best path so far; the search can continue."""
+    def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
+        """The best path so far but its first tokens and words; it can continue."""
         self._begin()
         at, cost, ended = self._fold()
-        history = self._history
-        return PartialPath(
-            settled=history.settled,
-            unsettled=lambda *since: history.read(at, since),
-            num_frames=int(self._frames[0]),
-            final_cost=ended - cost,
-        )
+        return self._history.look(at, since, int(self._frames[0]), ended - cost)
 
     def _begin(self) -> None:
         """Insert the start state, if no frame has been searched."""

@@ -1,7 +1,7 @@
 """The WFST search on a device, of CUDA by CuPy.
 
     backend = CudaBackend(graph)                     # the current CUDA device
-    backend.decode(utterances, options, boosts)      # a BestPath per utterance
+    backend.decode(utterances, options, boosts)      # a Path per utterance
 
 Arrays on the GPU (torch, CuPy, anything with DLPack) are used as they are, float32,
 float16 or bfloat16, without a copy. All work goes to the caller's stream (torch's

@@ -2,7 +2,7 @@
 
     batch = DeviceBatch(device_graph, options, boosts)    # one CompiledBoosts each
     batch.advance(chunks)                                 # [T, V] per utterance
-    batch.finish()                                        # a BestPath per utterance
+    batch.finish()                                        # a Path per utterance
 
     batch = RecordingBatch(device_graph, options, boosts, lengths)
     batch.finish()                                        # a RecordedLattice each
@@ -27,7 +27,7 @@ from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.overlay import Overlay
 from wfstdec.lattice.arrays import ARC, STATE
 from wfstdec.lm import kernels as lm_kernels
-from wfstdec.search.paths.tokens import BestPath, PartialPath, PathTokens
+from wfstdec.search.paths.tokens import PartialPath, Path, PathTokens
 from wfstdec.search.paths.traceback import History
 from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 from wfstdec.wfst import lattice_pack
@@ -123,7 +123,7 @@ class DeviceBatch(Batch):
     def _take_shape(self, shape: BlockShape) -> None:
         self._task["shared_slots"] = shape.shared_bytes // d.SLOT_BYTES
 
-    def finish(self) -> list[BestPath]:
+    def finish(self) -> list[Path]:
         """End all utterances; the batch cannot be used afterwards."""
         if len(self.utterances) == 0:
             return []
@@ -141,7 +141,9 @@ class DeviceBatch(Batch):
         self._release()
         return self._paths(tokens)
 
-    def _read_tokens(self, which: np.ndarray, capacity: np.ndarray) -> list[PathTokens]:
+    def _read_tokens(
+        self, which: np.ndarray, capacity: np.ndarray
+    ) -> list[tuple[PathTokens, float, float]]:
         """Read the paths of some utterances; empty where `capacity` is too small."""
         if len(which) == 0:
             return []
@@ -163,22 +165,24 @@ class DeviceBatch(Batch):
         self._launch(grid, which)
         return self._device.download(buffer, d.STEP), starts[:-1]
 
-    def _paths(self, tokens: list[PathTokens]) -> list[BestPath]:
+    def _paths(self, read: list[tuple[PathTokens, float, float]]) -> list[Path]:
         """Paths, with the costs and frames of their records."""
         found = self.utterances
         final, died = found["reached_final"] != 0, found["died"].astype(np.int64)
+        tokens, graph_cost, acoustic_cost = zip(*read, strict=True)
         final_cost = np.zeros(len(found))
         ends = found["end_state"][final]  # others may be within an OOV word
         final_cost[final] = self._device_graph.graph.final_cost[ends]
         columns = (
-            final_cost,
+            np.array(graph_cost) + final_cost,
+            np.array(acoustic_cost),
             found["base"] + found["end_cost"].astype(np.float64),
             final,
             found["frames"],
             np.where(died == NONE, -1, died),
         )
         lists = (column.tolist() for column in columns)
-        return list(map(BestPath, tokens, *lists))
+        return list(map(Path, tokens, *lists))
 
 
 class DeviceSession(DeviceBatch, Session):
@@ -192,10 +196,10 @@ class DeviceSession(DeviceBatch, Session):
         self._lm_scale = np.float32(options.lm_scale)
         self._at_end = partial(boosts_at_end, boosts, options)
 
-    def look(self) -> PartialPath:
-        """The best path so far; the search can continue."""
+    def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
+        """The best path so far but its first tokens and words; it can continue."""
         frontier = self.fold()
-        one, history = self.utterances[0], self._history
+        one = self.utterances[0]
         at, cost, ended = best_so_far(
             frontier,
             self._device_graph.graph.final_cost,
@@ -203,14 +207,9 @@ class DeviceSession(DeviceBatch, Session):
             bool(one["died"] == NONE),
             self._at_end(frontier),
         )
-        return PartialPath(
-            settled=history.settled,
-            unsettled=lambda *since: history.read(at, since),
-            num_frames=int(one["frames"]),
-            final_cost=ended - cost,
-        )
+        return self._history.look(at, since, int(one["frames"]), ended - cost)
 
-    def finish(self) -> BestPath:  # type: ignore[override]
+    def finish(self) -> Path:  # type: ignore[override]
         """End the utterance; the session cannot be used afterwards."""
         frontier, final_costs = self.fold(), self._device_graph.graph.final_cost
         one = self.utterances[0]
@@ -220,9 +219,13 @@ class DeviceSession(DeviceBatch, Session):
         )
         # Memory first: others that wait for it need not wait for the path.
         self._release()
-        return BestPath(
-            tokens=self._history.read(at),
-            final_cost=float(final_costs[frontier[at]["state"]]) if final else 0.0,
+        tokens, graph_cost, acoustic_cost = self._history.read(at)
+        if final:
+            graph_cost += float(final_costs[frontier[at]["state"]])
+        return Path(
+            tokens,
+            graph_cost,
+            acoustic_cost,
             search_cost=float(one["base"]) + float(cost),
             reached_final=final,
             num_frames=int(one["frames"]),
@@ -291,7 +294,7 @@ class RecordingBatch(DeviceBatch):
         frontier: np.ndarray,
         trace: np.ndarray,
         links: np.ndarray,
-        best: BestPath,
+        best: Path,
     ) -> RecordedLattice:
         """Sort and prune the records of an utterance."""
         graph, overlay = self._device_graph.graph, self._oov.overlays[i]

@@ -266,12 +266,12 @@ class BatchOverlays:
 
     def read(
         self, which: np.ndarray, steps: np.ndarray, first: np.ndarray, count: np.ndarray
-    ) -> list[PathTokens]:
+    ) -> list[tuple[PathTokens, float, float]]:
         """`read_paths` of the utterances `which`, each by its own rule."""
         groups: dict[int, list[int]] = {}  # utterances with the same words together
         for at, i in enumerate(which.tolist()):
             groups.setdefault(id(self.overlays[i]), []).append(at)
-        tokens: dict[int, PathTokens] = {}
+        tokens: dict[int, tuple[PathTokens, float, float]] = {}
         for group in groups.values():
             rule = self.rule(int(which[group[0]]))
             read = read_paths(rule, steps, first[group], count[group])
