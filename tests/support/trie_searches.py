@@ -43,7 +43,10 @@ def draw(seed, kind):
 def bits(paths):
     """All of the paths, in a form that tells -0.0 from 0.0."""
     return [
-        [(np.asarray(value).dtype, np.asarray(value).tobytes()) for value in path]
+        [
+            (np.asarray(value).dtype, np.asarray(value).tobytes())
+            for value in (*path.tokens[:5], *path[1:])  # frames are of word ids
+        ]
         for path in paths
     ]
 

@@ -211,7 +211,7 @@ def test_a_session_takes_no_more_memory_the_longer_it_lasts(merge):
     assert session.counts["entries"] > 3 * trace_nodes(None)
     assert session.utterances["trace_capacity"][0] == trace_nodes(None)
     ended = session.finish()
-    assert len(ended[0].rows) > 500
+    assert len(ended[0].tokens.token) > 500
     assert [bits(ended)] == expected(decoder, [x])
 
 

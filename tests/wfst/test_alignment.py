@@ -187,14 +187,19 @@ def test_tokens_against_a_naive_reading():
         reference = make_backend(BACKENDS, "reference", graph).start(options, NO_BOOSTS)
         reference.advance(x)
         arcs = walk_back(reference)
-        said = search(make_backend(BACKENDS, "cpu", graph), options, x).tokens
+        found = search(make_backend(BACKENDS, "cpu", graph), options, x)
+        said = found.tokens
         tokens, words = naive_tokens(graph, arcs)
-        columns = zip(token_of(said.ilabel), said.start, said.end, strict=True)
+        columns = zip(said.token, said.start, said.end, strict=True)
         assert [list(map(int, row)) for row in columns] == tokens
-        columns = zip(said.word, said.word_token, said.word_frame, strict=True)
+        columns = zip(said.label, said.label_token, said.label_frame, strict=True)
         assert [tuple(map(int, row)) for row in columns] == words
         cost = graph.arcs["cost"][arcs].astype(np.float64).sum()
-        assert said.graph_cost == pytest.approx(cost, abs=1e-9)
+        if found.reached_final:
+            cost += graph.final_cost[
+                graph.arcs["nextstate"][arcs[-1]] if len(arcs) else 0
+            ]
+        assert found.graph_cost == pytest.approx(cost, abs=1e-9)
 
 
 def naive_cuts(tokens, words, said, fillers, complete):

@@ -206,7 +206,7 @@ def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
         backend = DeviceBackend(graph, device)
         assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), schedule
     (path,) = backend.decode(batch, WfstOptions(), boosts)
-    assert path.tokens.word.tolist() == [1, 3]
+    assert path.tokens.label.tolist() == [1, 3]
 
 
 def test_phrases_at_the_end_of_a_search_that_died():
@@ -256,7 +256,7 @@ def test_exact_selection_among_equal_costs():
     for limit in (1, 2, 255, 256, 257, 511, 513, 599, 600, 601):
         options = WfstOptions(beam=np.inf, max_active=limit)
         (path,) = backend.decode([logprobs], options, [NO_BOOSTS])
-        assert graph.words[path.tokens.word[0]] == f"W{min(limit, 600)}"
+        assert graph.words[path.tokens.label[0]] == f"W{min(limit, 600)}"
 
 
 def refused(backend, chunks):

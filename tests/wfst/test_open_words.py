@@ -68,7 +68,7 @@ def test_random_cases(topology, kind, tmp_path):
         compiled = decoder._compiled(boosts_of(case, opened.listed), 1)
         paths = decoder._search([case.logprobs], compiled)
         assert_best(decoder._read(paths, compiled)[0], best)
-        said += graph.vocabulary.open_word.word in paths[0].tokens.word
+        said += graph.vocabulary.open_word.word in paths[0].tokens.label
     assert said > 2
 
 

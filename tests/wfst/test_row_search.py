@@ -145,7 +145,7 @@ def test_a_look_leaves_ties_as_they_are(states):
         session.advance(x[2:])
     expected, found = (session.look() for session in sessions)
     assert look_bits(found) == look_bits(expected)
-    assert found.unsettled(0, 0).word.tolist() == [
+    assert found.tokens.label.tolist() == [
         1,
         2 if states[1] < states[2] else 3,
     ]
@@ -216,7 +216,7 @@ def test_an_epsilon_arc_from_two_boost_states_is_that_from_the_lower_one():
     assert not row_graph_of(graph).plain
     found = CpuBackend(graph).decode_group([x], options, boosts, CallBudget())
     assert list(map(bits, found)) == list(map(bits, expected))
-    assert [graph.words[i] for i in found[0].tokens.word] == ["C", "B"]
+    assert [graph.words[i] for i in found[0].tokens.label] == ["C", "B"]
 
 
 @pytest.mark.parametrize("seed", range(2))

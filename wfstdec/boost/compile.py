@@ -128,6 +128,9 @@ class PhraseCompiler:
         self.speller = speller
         self._remembered: LruCache[PhraseBoosts] = LruCache()
 
+    def __repr__(self) -> str:
+        return f"PhraseCompiler(unit={self.unit!r}, {self.options!r})"
+
     def compile(
         self, phrases: Mapping[str, float] | Iterable[str] | BoostList
     ) -> PhraseBoosts:

@@ -86,6 +86,11 @@ class G2p:
         else:
             self._phones = {one: name.split() for one, name in (phones or {}).items()}
 
+    def __repr__(self) -> str:
+        source, phones = self._given
+        more = "" if phones is None else ", phones given"
+        return f"G2p({source!r}{more})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._given
 

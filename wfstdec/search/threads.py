@@ -292,12 +292,11 @@ class HostBackend(ABC):
 
         def decode_some(group: list[int]) -> list[Any]:
             given = [utterances[i] for i in group], options, boosts[group[0]]
-            # An error without an utterance is at least one of this group.
-            with naming(group[0]):
-                if record:
-                    found = self._decode_each(*given, workers.pace, group, record=True)
-                else:
-                    found = self.decode_group(*given, workers.pace, group)
+            if not record:
+                found = self.decode_group(*given, workers.pace, group)
+                return found if read is None else read(group, found)
+            found = self._decode_each(*given, workers.pace, group, record=True)
+            with naming(group[0]):  # the only one
                 return found if read is None else read(group, found)
 
         order, each = chain(*groups), chain(*workers.map(decode_some, groups))

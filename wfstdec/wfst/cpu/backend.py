@@ -19,6 +19,7 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.tables import BoostTables
+from wfstdec.errors import naming
 from wfstdec.graph.overlay import make_overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.handles import Handle
@@ -80,8 +81,10 @@ class CpuBackend(HostBackend):
         names: Sequence[int] = (),
     ) -> list[Path]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
-        rows = self.on_rows
-        return rows.decode(utterances, rows.inputs_of(options, boosts), pace)
+        # An error without an utterance is at least one of this group.
+        with naming(next(iter(names), 0)):
+            rows = self.on_rows
+            return rows.decode(utterances, rows.inputs_of(options, boosts), pace)
 
     @property
     def on_rows(self) -> RowSearch:
