@@ -91,7 +91,7 @@ THIRD_PARTY = {
     "nemo": "models/loading.py",
     "anyio": "server/",  # comes with starlette
     "h11": "server/uvicorn_server.py",  # comes with uvicorn
-    "prometheus_client": "server/metrics.py",
+    "prometheus_client": "server/engine.py",
     "pyarrow": "batch/ray/",  # comes with ray[data]
     "ray": "batch/ray/",
     "python_multipart": "server/",

@@ -18,9 +18,8 @@ from served import wait_until
 from tools.bench.row_encoder import RowEncoder, StreamingRowEncoder
 from wfstdec.batch import LatticeReading
 from wfstdec.errors import AudioError, BoostError, LimitError, LogprobError
-from wfstdec.server.engine import Engine
+from wfstdec.server.engine import Engine, Metrics
 from wfstdec.server.limits import Limits
-from wfstdec.server.metrics import Metrics
 from wfstdec.server.stream import (
     BoostsChanged,
     SpeechStarted,

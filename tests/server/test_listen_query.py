@@ -6,8 +6,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from wfstdec.server.deepgram import read_query
-from wfstdec.server.errors import RequestError
-from wfstdec.server.limits import Limits
+from wfstdec.server.limits import Limits, RequestError
 from wfstdec.server.stream import StreamSettings
 
 

@@ -142,11 +142,11 @@ def _enter_all(parents, symbols, slots, count):
 
 
 class Utterance:
-    """The search of an utterance; `answer(store)` scores by a model in Python."""
+    """The search of an utterance; `model`, if it is in Python, has `answer(store)`."""
 
-    def __init__(self, advance: Any, search: Any, store: Store, answer: Any) -> None:
+    def __init__(self, advance: Any, search: Any, store: Store, model: Any) -> None:
         self._advance, self.search, self.store = advance, search, store
-        self._answer = answer
+        self.model = model
 
     def advance(self, frames: Any, num_frames: int, pace: CallBudget) -> None:
         """Search frames, in calls that are short enough to be interrupted."""
@@ -166,8 +166,7 @@ class Utterance:
     def provide(self, status: int) -> None:
         """Provide what a kernel returned for: larger arrays, or scores of a model."""
         if status == ASK:
-            assert self._answer is not None
-            self._answer(self.store)
+            self.model.answer(self.store)
         else:
             self.store = grown(self.store, status)
 

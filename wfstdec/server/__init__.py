@@ -1,6 +1,6 @@
 """The server: streams and files of audio come in by the network, words go out.
 
-    limits.py           what one client may ask of the machine
+    limits.py           what one client may ask of the machine; errors
     stream.py           the stream of a client, and the events of it
     engine.py           one thread that advances all streams in rounds
     service.py          model, engine, limits and jobs, which all handlers share

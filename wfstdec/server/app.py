@@ -31,7 +31,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wfstdec.server import deepgram, openai
-from wfstdec.server.errors import RequestError
+from wfstdec.server.limits import RequestError
 from wfstdec.server.service import Service, in_thread
 
 OPEN_PATHS = ("/", "/health", "/ready")

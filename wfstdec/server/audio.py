@@ -20,7 +20,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import IO, NamedTuple, cast
+from typing import IO, cast
 
 import numpy as np
 
@@ -41,9 +41,16 @@ Taken = tuple[np.ndarray, float]
 
 
 class AudioBytes:
-    """Bytes on their way to samples; here those of which none have come yet."""
+    """Bytes on their way to samples; here of a container whose head has not come."""
 
     bytes_per_s: float = BYTES_PER_S  # those that are not decoded yet
+    _head = b""
+    _error: WfstdecError | None = None
+
+    def __init__(
+        self, model_rate: int, most_s: float, wake: Callable[[], object]
+    ) -> None:
+        self._model_rate, self._most_s, self._wake = model_rate, most_s, wake
 
     @property
     def waiting_s(self) -> float:
@@ -58,7 +65,7 @@ class AudioBytes:
     @property
     def is_ready(self) -> bool:
         """Tell whether there is something to take now, or an error to be raised."""
-        return False
+        return self._error is not None
 
     @property
     def is_through(self) -> bool:
@@ -67,13 +74,38 @@ class AudioBytes:
 
     def give(self, data: bytes, arrived: float) -> AudioBytes:
         """Take bytes, cut anywhere; what is to take those behind them."""
-        return self
+        self._head += data
+        head, start = self._head, 0
+        if len(head) < _HEAD or self._error is not None:
+            return self
+        inner: AudioBytes
+        try:
+            if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+                found = _wav_header(head)
+                if found is None:
+                    return self
+                form, start, size = found
+                inner = _RawBytes(*form, self._model_rate, size)
+            else:
+                name = _container_form(head)
+                inner = _Piped(name, self._model_rate, self._most_s, self._wake)
+        except AudioError as error:
+            self._error = error
+            return self
+        return inner.give(head[start:], arrived)
 
     def end(self) -> None:
         """Note that no more bytes come."""
+        if self._head and self._error is None:
+            self._error = AudioError(
+                f"{len(self._head)} bytes that begin with {self._head[:_HEAD]!r}, "
+                "expected the head of an audio file and what follows it"
+            )
 
     def take(self, seconds: float) -> Taken:
         """Take what is ready, at most so much."""
+        if self._error is not None:
+            raise self._error
         return NOTHING, 0.0
 
     def rest(self) -> np.ndarray:
@@ -102,7 +134,6 @@ class _Piped(AudioBytes):
         self._samples = NOTHING  # that wait to be taken
         self._arrived = 0.0
         self._is_closed = self._is_done = self._has_begun = False
-        self._error: WfstdecError | None = None
         threading.Thread(
             target=self._run, name="wfstdec-container", daemon=True
         ).start()
@@ -197,26 +228,35 @@ class _Piped(AudioBytes):
         return error
 
 
+WavForm = tuple[str, int, int]
+"""Subtype of libsndfile, sample rate, channels."""
+ENCODINGS = {"linear16": "PCM_16", "mulaw": "ULAW", "alaw": "ALAW"}
+_WAV_SUBTYPES = {
+    (1, 8): "PCM_U8",
+    (1, 16): "PCM_16",
+    (1, 24): "PCM_24",
+    (1, 32): "PCM_32",
+    (3, 32): "FLOAT",
+    (3, 64): "DOUBLE",
+    (6, 8): "ALAW",
+    (7, 8): "ULAW",
+}
+"""By kind and bits of a number, as WAV files have them."""
+_WIDTHS = {subtype: bits // 8 for (_, bits), subtype in _WAV_SUBTYPES.items()}
 _HEAD = 12  # bytes that tell what a container is
 _MAX_CHUNK = 1 << 20  # bytes of a chunk of a WAV file before its samples, at most
 
 
-class Coding(NamedTuple):
-    """Numbers of one channel as bytes: the width of one, and libsndfile's name."""
-
-    width: int
-    subtype: str
-
-    def decode(self, data: bytes) -> np.ndarray:
-        """Samples float32 [n]."""
-        # Those of telephones and microphones without a file for each round.
-        if self.width == 1:
-            return _table(self.subtype)[np.frombuffer(data, np.uint8)]
-        if self.subtype == "PCM_16":
-            return scaled(np.frombuffer(data, "<i2"))
-        samples = raw_samples(data, self.subtype)
-        checked_peak(samples)
-        return samples
+def _decoded(data: bytes, subtype: str) -> np.ndarray:
+    """Samples float32 [n] of bytes of a subtype of libsndfile."""
+    # Those of telephones and microphones without a file for each round.
+    if _WIDTHS[subtype] == 1:
+        return _table(subtype)[np.frombuffer(data, np.uint8)]
+    if subtype == "PCM_16":
+        return scaled(np.frombuffer(data, "<i2"))
+    samples = raw_samples(data, subtype)
+    checked_peak(samples)
+    return samples
 
 
 @functools.cache
@@ -225,21 +265,20 @@ def _table(subtype: str) -> np.ndarray:
     return raw_samples(bytes(range(256)), subtype)
 
 
-class WavForm(NamedTuple):
-    """Form of samples without a container."""
-
-    coding: Coding
-    rate: int
-    channels: int
-
-
 class _RawBytes(AudioBytes):
-    """Bytes of an encoding, `most` of them."""
+    """Bytes of a subtype of libsndfile, `most` of them."""
 
-    def __init__(self, form: WavForm, model_rate: int, most: float = math.inf) -> None:
-        self._form, self._size = form, form.coding.width * form.channels
-        self._rates = form.rate, model_rate
-        self.bytes_per_s = self._size * form.rate
+    def __init__(
+        self,
+        subtype: str,
+        rate: int,
+        channels: int,
+        model_rate: int,
+        most: float = math.inf,
+    ) -> None:
+        self._subtype, self._channels = subtype, channels
+        self._size, self._rates = _WIDTHS[subtype] * channels, (rate, model_rate)
+        self.bytes_per_s = self._size * rate
         self._resample = ResampleStream(*self._rates)
         self._waiting: deque[tuple[bytes, float]] = deque()
         self._num_bytes, self._left = 0, most
@@ -282,9 +321,9 @@ class _RawBytes(AudioBytes):
                 data = data[:left]
             parts.append(data)
             left -= len(data)
-        samples = self._form.coding.decode(b"".join(parts))
-        if self._form.channels > 1:
-            samples = samples.reshape(-1, self._form.channels).mean(axis=1)
+        samples = _decoded(b"".join(parts), self._subtype)
+        if self._channels > 1:
+            samples = samples.reshape(-1, self._channels).mean(axis=1)
         return self._resample(samples), self._arrived
 
     def rest(self) -> np.ndarray:
@@ -295,54 +334,6 @@ class _RawBytes(AudioBytes):
     def close(self) -> None:
         self._waiting.clear()
         self._num_bytes = 0
-
-
-class _ContainerBytes(AudioBytes):
-    """Bytes whose first ones tell what they are."""
-
-    def __init__(
-        self, model_rate: int, most_s: float, wake: Callable[[], object]
-    ) -> None:
-        self._model_rate, self._most_s, self._wake = model_rate, most_s, wake
-        self._head = b""
-        self._error: AudioError | None = None
-
-    @property
-    def is_ready(self) -> bool:
-        return self._error is not None
-
-    def give(self, data: bytes, arrived: float) -> AudioBytes:
-        self._head += data
-        head, start = self._head, 0
-        if len(head) < _HEAD or self._error is not None:
-            return self
-        inner: AudioBytes
-        try:
-            if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
-                found = _wav_header(head)
-                if found is None:
-                    return self
-                wav, start, size = found
-                inner = _RawBytes(wav, self._model_rate, size)
-            else:
-                form = _container_form(head)
-                inner = _Piped(form, self._model_rate, self._most_s, self._wake)
-        except AudioError as error:
-            self._error = error
-            return self
-        return inner.give(head[start:], arrived)
-
-    def end(self) -> None:
-        if self._head and self._error is None:
-            self._error = AudioError(
-                f"{len(self._head)} bytes that begin with {self._head[:_HEAD]!r}, "
-                "expected the head of an audio file and what follows it"
-            )
-
-    def take(self, seconds: float) -> Taken:
-        if self._error is not None:
-            raise self._error
-        return NOTHING, 0.0
 
 
 _FORMS = (
@@ -403,30 +394,13 @@ def _wav_form(chunk: bytes) -> WavForm:
     kind, channels, rate, bits = struct.unpack("<HHI6xH", chunk[:16])
     if kind == 0xFFFE and len(chunk) >= 26:  # extensible
         kind = int.from_bytes(chunk[24:26], "little")
-    coding = _WAV_CODINGS.get((kind, bits))
-    if coding is None or not 1 <= channels <= 64 or not 1000 <= rate <= 1_000_000:
+    subtype = _WAV_SUBTYPES.get((kind, bits))
+    if subtype is None or not 1 <= channels <= 64 or not 1000 <= rate <= 1_000_000:
         raise AudioError(
             f"WAV of kind {kind} with {bits} bits, {channels} channels, {rate} Hz, "
             "expected PCM, float, A-law or mu-law, 1 to 64 channels, 1000 to 1000000 Hz"
         )
-    return WavForm(coding, rate, channels)
-
-
-ENCODINGS = {
-    "linear16": Coding(2, "PCM_16"),
-    "mulaw": Coding(1, "ULAW"),
-    "alaw": Coding(1, "ALAW"),
-}
-_WAV_CODINGS = {
-    (1, 8): Coding(1, "PCM_U8"),
-    (1, 16): ENCODINGS["linear16"],
-    (1, 24): Coding(3, "PCM_24"),
-    (1, 32): Coding(4, "PCM_32"),
-    (3, 32): Coding(4, "FLOAT"),
-    (3, 64): Coding(8, "DOUBLE"),
-    (6, 8): ENCODINGS["alaw"],
-    (7, 8): ENCODINGS["mulaw"],
-}
+    return subtype, rate, channels
 
 
 def open_bytes(
@@ -439,5 +413,5 @@ def open_bytes(
 ) -> AudioBytes:
     """Make what decodes bytes of an encoding, or of a container where that is None."""
     if encoding is None:
-        return _ContainerBytes(model_rate, most_s, wake)
-    return _RawBytes(WavForm(ENCODINGS[encoding], rate, channels), model_rate)
+        return AudioBytes(model_rate, most_s, wake)
+    return _RawBytes(ENCODINGS[encoding], rate, channels, model_rate)

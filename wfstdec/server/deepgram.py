@@ -35,8 +35,7 @@ from wfstdec.errors import (
 )
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
-from wfstdec.server.errors import RequestError, read_value, wrong_value
-from wfstdec.server.limits import Limits
+from wfstdec.server.limits import Limits, RequestError, read_value, wrong_value
 from wfstdec.server.service import Service
 from wfstdec.server.stream import (
     BoostsChanged,

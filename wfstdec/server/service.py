@@ -27,10 +27,8 @@ from typing import Any, Self, TypeVar
 
 from wfstdec.models import Encoder
 from wfstdec.search.decoder import Decoder
-from wfstdec.server.engine import Engine
-from wfstdec.server.errors import RequestError
-from wfstdec.server.limits import Limits
-from wfstdec.server.metrics import Metrics
+from wfstdec.server.engine import Engine, Metrics
+from wfstdec.server.limits import Limits, RequestError
 
 _Kept = TypeVar("_Kept", bound=AbstractContextManager)
 

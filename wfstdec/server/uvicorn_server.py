@@ -30,8 +30,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import (
 )
 
 from wfstdec.errors import OptionError
-from wfstdec.server.errors import RequestError
-from wfstdec.server.limits import Limits
+from wfstdec.server.limits import Limits, RequestError
 from wfstdec.server.service import Service, in_thread
 
 GIVE_UP = "wfstdec.give_up"

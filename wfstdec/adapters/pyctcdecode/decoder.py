@@ -202,12 +202,11 @@ class BeamSearchDecoderCTC:
     ) -> list[list[OutputBeamMPSafe]]:
         """`decode_beams` of many utterances in threads, without states or a pool."""
         width = beam_width, beam_prune_logp, token_min_logp
-        hotwords = models.split_hotwords(hotwords)
-        limits = *width, prune_history, hotwords, hotword_weight
+        limits = *width, prune_history, models.split_hotwords(hotwords), hotword_weight
 
         def decode(logits: Any) -> list[OutputBeamMPSafe]:
-            endings, _ = self._decode(logits, limits)
-            return [OutputBeamMPSafe(e.text, e.timed, *e[3:]) for e in endings]
+            beams = self.decode_beams(logits, *limits)
+            return [OutputBeamMPSafe(beam.text, *beam[2:]) for beam in beams]
 
         return self._of_each(logits_list, decode)
 
@@ -223,10 +222,8 @@ class BeamSearchDecoderCTC:
     ) -> list[str]:
         """`decode` of many utterances, in threads; see `decode_beams_batch`."""
         width = beam_width, beam_prune_logp, token_min_logp
-        limits = *width, True, models.split_hotwords(hotwords), hotword_weight
-        return self._of_each(
-            logits_list, lambda one: self._decode(one, limits, None, 1)[0][0].text
-        )
+        limits = *width, models.split_hotwords(hotwords), hotword_weight
+        return self._of_each(logits_list, lambda one: self.decode(one, *limits))
 
     def get_starting_state(self) -> tuple[list[Beam], dict[Any, Any], dict[str, float]]:
         """The beams before an utterance in parts, and two tables."""
@@ -261,13 +258,13 @@ class BeamSearchDecoderCTC:
         width = beam_width, beam_prune_logp, token_min_logp
         limits = *width, prune_history, scorer.words, scorer.weight
         start = cached_lm_scores.get(("", False), (0.0, 0.0, None))[2]
-        utterance, model, kept = self._prepared(logits, limits, start, len(beams))
-        enter = partial(_enter_beams, utterance, model, self._alphabet.labels)
+        utterance, kept = self._prepared(logits, limits, start, len(beams))
+        enter = partial(_enter_beams, utterance, self._alphabet.labels)
         with DeferredSignals():
             enter(beams, processed_frames)
             utterance.advance(kept, len(kept.splits) - 1, self._pace)
             if is_end:
-                search.end(utterance, model)
+                search.end(utterance)
                 ended = search.read_endings(utterance.store)
                 result = [_as_beam(e.text, e.frames, *e[3:]) for e in ended]
             else:
@@ -305,20 +302,20 @@ class BeamSearchDecoderCTC:
     ) -> tuple[list[Ending], Callable[[Ending], Any]]:
         """The endings of an utterance, and a function that returns their states."""
         lm = self._language_model
-        utterance, model, kept = self._prepared(logits, limits, start)
+        utterance, kept = self._prepared(logits, limits, start)
         with DeferredSignals():
             search.begin(utterance.search, utterance.store)
             utterance.advance(kept, len(kept.splits) - 1, self._pace)
-            search.end(utterance, model)
+            search.end(utterance)
             endings = search.read_endings(utterance.store, count)
             engine.give_back(self._pool, utterance.store)
-        if model is not None:
-            return endings, lambda one: model.states[one.state]
+        if utterance.model is not None:
+            return endings, lambda one: utterance.model.states[one.state]
         return endings, lambda one: None if lm is None else models.LMState(one.state)
 
     def _prepared(
         self, logits: Any, limits: Limits, start: Any, num_beams: int = 1
-    ) -> tuple[Utterance, HostModel | None, KeptTokens]:
+    ) -> tuple[Utterance, KeptTokens]:
         """Prepare an utterance, and the tokens that it keeps."""
         frames = read_logits(logits, self._num_tokens)
         width, prune_logp, token_min_logp, prune_history, hotwords, weight = limits
@@ -359,9 +356,8 @@ class BeamSearchDecoderCTC:
         )
         what = search.Search(*given, *weights)
         host = HostModel(lm, start, what) if what.on_host else None
-        answer = None if host is None else host.answer
         store = self._pool.take(max(width, num_beams))
-        return Utterance(search.advance, what, store, answer), host, kept
+        return Utterance(search.advance, what, store, host), kept
 
     def save_to_dir(self, filepath: str) -> None:
         """Write alphabet.json and language_model/ into a folder."""
@@ -486,11 +482,7 @@ def _as_beam(text: str, frames: list[Frames], logit: float, *rest: Any) -> Beam:
 
 
 def _enter_beams(
-    utterance: Utterance,
-    model: HostModel | None,
-    labels: Sequence[str],
-    beams: Sequence[Beam],
-    first_frame: int,
+    utterance: Utterance, labels: Sequence[str], beams: Sequence[Beam], first_frame: int
 ) -> None:
     """Enter beams of a user, which have all of their state, into the store."""
     search.begin(utterance.search, utterance.store)
@@ -506,8 +498,9 @@ def _enter_beams(
     while sum(len(b.text_frames) for b in beams) > len(utterance.store.trace):
         utterance.provide(engine.GROW_TRACE)
     store, (texts, parts), num_traces = utterance.store, places, 0
-    if model is not None:
-        model.score(store, np.arange(1, store.counts[engine.HISTORIES]), parts)
+    if utterance.model is not None:
+        new = np.arange(1, store.counts[engine.HISTORIES])
+        utterance.model.score(store, new, parts)
     tokens = {label: token for token, label in reversed(list(enumerate(labels)))}
     for i, beam in enumerate(beams):
         trace = -1

@@ -531,12 +531,12 @@ def _unscored(nodes: np.ndarray, numbers: np.ndarray) -> list[int]:
     return list(dict.fromkeys(numbers[~nodes["is_scored"][numbers]].tolist()))
 
 
-def end(utterance: Utterance, model: HostModel | None) -> None:
+def end(utterance: Utterance) -> None:
     """End an utterance, which leaves its endings in the store."""
     is_scored = False
     while status := _finish(utterance.search, utterance.store, is_scored):
-        if status == engine.ASK and model is not None:
-            model.score_endings(utterance.store)
+        if status == engine.ASK:
+            utterance.model.score_endings(utterance.store)
             is_scored = True
         else:
             utterance.provide(status)

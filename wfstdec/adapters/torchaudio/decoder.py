@@ -14,7 +14,7 @@ import numpy as np
 
 from wfstdec.adapters.engine import Utterance, give_back
 from wfstdec.adapters.torchaudio import models, search
-from wfstdec.adapters.torchaudio.models import History, Model, Names, Spellings
+from wfstdec.adapters.torchaudio.models import Model, Names, Spellings
 from wfstdec.adapters.torchaudio.search import Rules
 from wfstdec.errors import (
     BackendError,
@@ -24,6 +24,7 @@ from wfstdec.errors import (
     ShapeError,
 )
 from wfstdec.jit import read_only
+from wfstdec.search.logprobs import check_lengths
 from wfstdec.search.threads import CallBudget, DeferredSignals, Workers
 from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of, trie_of
 
@@ -62,7 +63,7 @@ class CTCDecoder:
         self._threads = 1 if rules.on_host else threads
         self._pool = search.store_pool(rules.beam_size, len(tokens))
         self._pace = CallBudget()
-        self._open: tuple[Utterance, History | None] | None = None
+        self._open: Utterance | None = None
         self._ended = False
 
     def __call__(
@@ -76,9 +77,9 @@ class CTCDecoder:
 
         def decode(i: int) -> list[CTCHypothesis]:
             frames = _check_frames(batch[i, : counts[i]], i)
-            utterance, history = self._begin()
+            utterance = self._begin()
             utterance.advance(frames, len(frames), self._pace)
-            search.end(utterance, history)
+            search.end(utterance)
             hypotheses = self._hypotheses(utterance)
             give_back(self._pool, utterance.store)
             return hypotheses
@@ -92,7 +93,7 @@ class CTCDecoder:
 
     def decode_step(self, emissions: Array) -> None:
         """Decode further frames of it, float32 [T, V]; errors as of a call."""
-        utterance, _ = self._opened("decode_step")
+        utterance = self._opened("decode_step")
         frames = _as_emissions(emissions, "T, V", len(self._tokens))
         with DeferredSignals():
             utterance.advance(_check_frames(frames), len(frames), self._pace)
@@ -100,7 +101,7 @@ class CTCDecoder:
     def decode_end(self) -> None:
         """End it."""
         with DeferredSignals():
-            search.end(*self._opened("decode_end"))
+            search.end(self._opened("decode_end"))
             self._ended = True
 
     def get_final_hypothesis(self) -> list[CTCHypothesis]:
@@ -108,7 +109,7 @@ class CTCDecoder:
         if self._open is None:
             raise InputError("get_final_hypothesis, expected decode_begin before it")
         with DeferredSignals():
-            return self._hypotheses(self._open[0])
+            return self._hypotheses(self._open)
 
     def idxs_to_tokens(self, idxs: Iterable[Any]) -> list[str]:
         """The tokens of a hypothesis, by name."""
@@ -118,11 +119,11 @@ class CTCDecoder:
                 raise InputError(f"token {number}, expected 0 to {count - 1}")
         return [self._tokens.names[number] for number in numbers]
 
-    def _begin(self) -> tuple[Utterance, History | None]:
+    def _begin(self) -> Utterance:
         store = self._pool.take(self._rules.beam_size)
         return search.begin(self._rules, self._model, store)
 
-    def _opened(self, verb: str) -> tuple[Utterance, History | None]:
+    def _opened(self, verb: str) -> Utterance:
         """The utterance that has begun and not ended."""
         if self._open is None or self._ended:
             state = "after decode_end" if self._ended else "without decode_begin"
@@ -319,21 +320,15 @@ def _as_emissions(emissions: Any, axes: str, num_tokens: int) -> np.ndarray:
     return array
 
 
-def _as_lengths(lengths: Any, emissions: np.ndarray) -> list[int]:
-    """The frames of each utterance; all where `lengths` is None."""
+def _as_lengths(lengths: Any, emissions: np.ndarray) -> list[int | None]:
+    """The frames of each utterance; None for all."""
     size, frames = emissions.shape[:2]
-    if lengths is None:
-        return [frames] * size
     _check_device("lengths", lengths)
-    counts = np.asarray(lengths)
-    if counts.shape != (size,) or (size and counts.dtype.kind not in "iu"):
-        raise ShapeError(
-            f"lengths are {counts.dtype} {counts.shape}, expected {size} integers"
-        )
-    for utterance, count in enumerate(counts.tolist()):
-        if not 0 <= count <= frames:
+    counts = check_lengths(lengths, size)
+    for utterance, count in enumerate(counts):
+        if count is not None and not 0 <= count <= frames:
             raise ShapeError(f"length {count}, expected 0 to T={frames}", utterance)
-    return [int(count) for count in counts]
+    return counts
 
 
 def _check_device(what: str, given: Any) -> None:

@@ -22,7 +22,7 @@ import math
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,6 @@ import numpy as np
 from wfstdec.errors import (
     FormatError,
     InputError,
-    LanguageModelError,
     LexiconError,
     OptionError,
     TokenTableError,
@@ -51,7 +50,6 @@ _SLACK = 1e-3
 _SPACE = re.compile(r"[ \t\n\r\v\f]+")
 _log = logging.getLogger("wfstdec.adapters")
 
-StatesAndScores = tuple[np.ndarray, np.ndarray]  # int32 [N], float32 [N]
 Spellings = dict[str, list[list[str]]]  # of each word; `<unk>` has none
 
 
@@ -134,57 +132,6 @@ class Model:
         model = BackoffModel(self.automaton, "word", 0)
         start = [model.start] * len(labels)
         return log10_of(model.step_batch(start, [label + 1 for label in labels])[0])
-
-
-class History:
-    """The states that a user's model returned in one utterance; 0 is the start."""
-
-    def __init__(self, custom: Any) -> None:
-        self._custom = custom
-        self._states: list[Any] = []
-        self._numbers: dict[int, int] = {}
-        self._number(custom.start(False))
-
-    def score(self, states: np.ndarray, labels: np.ndarray) -> StatesAndScores:
-        """States after labels, and their scores."""
-        return _as_answers(
-            self._checked("score", self._custom.score(self._states[state], label))
-            for state, label in zip(states.tolist(), labels.tolist(), strict=True)
-        )
-
-    def finish(self, states: np.ndarray) -> StatesAndScores:
-        """States after the end of the utterance, and its scores."""
-        ends = {
-            state: self._checked("finish", self._custom.finish(self._states[state]))
-            for state in dict.fromkeys(states.tolist())
-        }
-        return _as_answers(ends[state] for state in states.tolist())
-
-    def _checked(self, method: str, answer: Any) -> tuple[int, float]:
-        """The number of the state and the score of an answer."""
-        try:
-            state, score = answer
-            score = float(score)
-        except (TypeError, ValueError):
-            state, score = None, math.nan
-        if not score < math.inf:  # also NaN
-            raise LanguageModelError(
-                f"{type(self._custom).__name__}.{method} gave {answer!r}, expected a "
-                "state and a score"
-            )
-        return self._number(state), score
-
-    def _number(self, state: Any) -> int:
-        """The number of a state: states are the same where the object is."""
-        if id(state) not in self._numbers:
-            self._numbers[id(state)] = len(self._states)
-            self._states.append(state)
-        return self._numbers[id(state)]
-
-
-def _as_answers(answers: Iterable[tuple[int, float]]) -> StatesAndScores:
-    states, scores = zip(*answers, strict=True)
-    return np.array(states, np.int32), np.array(scores, np.float32)
 
 
 def model_of(source: Any, labels: Names) -> Model:

@@ -19,14 +19,16 @@ to the better parent, then to the lower token, word and node.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, float64, int32, int64
 
 from wfstdec.adapters import engine
 from wfstdec.adapters.engine import Store, Utterance, slot_of
-from wfstdec.adapters.torchaudio.models import History, Model, log10_of
+from wfstdec.adapters.torchaudio.models import Model, log10_of
+from wfstdec.errors import LanguageModelError
 from wfstdec.jit import inlined, jit, kernel, part
 from wfstdec.jit.records import Pool, record
 from wfstdec.jit.sorting import best_first
@@ -98,24 +100,71 @@ def store_pool(beam_size: int, num_tokens: int) -> Pool[Store]:
     return engine.store_pool(RECORDS, max(FIRST_CANDIDATES, 2 * beam_size, num_tokens))
 
 
-def begin(rules: Rules, model: Model, store: Store) -> tuple[Utterance, History | None]:
-    """Begin an utterance; also the history of a user's model."""
-    _begin(rules, store)
-    if model.custom is None:
-        return Utterance(advance, rules, store, None), None
-    history = History(model.custom)
+class History:
+    """The states that a user's model returned in one utterance; 0 is the start."""
 
-    def answer(store: Store) -> None:
+    def __init__(self, custom: Any) -> None:
+        self._custom = custom
+        self._states: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._number(custom.start(False))
+
+    def answer(self, store: Store) -> None:
         """Score the labels that the kernels wanted."""
         counts = store.counts
         new = store.histories[counts[SCORED] : counts[engine.HISTORIES]]
-        new["next"], new["score"] = history.score(new["parent"], new["symbol"])
+        asked = zip(new["parent"].tolist(), new["symbol"].tolist(), strict=True)
+        new["next"], new["score"] = _as_answers(
+            self._checked("score", self._custom.score(self._states[state], label))
+            for state, label in asked
+        )
         counts[SCORED] = counts[engine.HISTORIES]
 
-    return Utterance(advance, rules, store, answer), history
+    def finish(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """States after the end of the utterance, int32, and its scores, float32."""
+        ends = {
+            state: self._checked("finish", self._custom.finish(self._states[state]))
+            for state in dict.fromkeys(states.tolist())
+        }
+        return _as_answers(ends[state] for state in states.tolist())
+
+    def _checked(self, method: str, answer: Any) -> tuple[int, float]:
+        """The number of the state and the score of an answer."""
+        try:
+            state, score = answer
+            score = float(score)
+        except (TypeError, ValueError):
+            state, score = None, math.nan
+        if not score < math.inf:  # also NaN
+            raise LanguageModelError(
+                f"{type(self._custom).__name__}.{method} gave {answer!r}, expected a "
+                "state and a score"
+            )
+        return self._number(state), score
+
+    def _number(self, state: Any) -> int:
+        """The number of a state: states are the same where the object is."""
+        if id(state) not in self._numbers:
+            self._numbers[id(state)] = len(self._states)
+            self._states.append(state)
+        return self._numbers[id(state)]
 
 
-def end(utterance: Utterance, history: History | None) -> None:
+def _as_answers(
+    answers: Iterable[tuple[int, float]],
+) -> tuple[np.ndarray, np.ndarray]:
+    states, scores = zip(*answers, strict=True)
+    return np.array(states, np.int32), np.array(scores, np.float32)
+
+
+def begin(rules: Rules, model: Model, store: Store) -> Utterance:
+    """Begin an utterance."""
+    _begin(rules, store)
+    history = None if model.custom is None else History(model.custom)
+    return Utterance(advance, rules, store, history)
+
+
+def end(utterance: Utterance) -> None:
     """Replace the beam by the utterance's hypotheses, the best first."""
     rules: Rules = utterance.search
     while utterance.store.counts[engine.TRACE] + rules.beam_size > len(
@@ -124,11 +173,11 @@ def end(utterance: Utterance, history: History | None) -> None:
         utterance.provide(engine.GROW_TRACE)
     store = utterance.store
     states = store.beam["history"][: store.counts[engine.BEAM]].copy()
-    if history is None:
+    if utterance.model is None:
         costs = rules.automaton.final_cost[store.histories["lm_state"][states]]
         ends = states, log10_of(costs)
     else:
-        ends = history.finish(states)
+        ends = utterance.model.finish(states)
     _end(rules, store, *ends)
 
 
