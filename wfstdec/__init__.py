@@ -20,8 +20,6 @@ when the words of a known text were said with `ForcedAligner`. Beside them stand
 What is not in `__all__`, here or in one of these, may change from version to version.
 """
 
-from __future__ import annotations
-
 from wfstdec.lazy import names_of_stub
 
 __version__ = "0.1.0"

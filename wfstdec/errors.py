@@ -4,8 +4,6 @@ Every message reads `[place: ]what was found, what was expected[; what to do]`.
 Input errors are also `ValueError`, a missing backend is also `RuntimeError`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

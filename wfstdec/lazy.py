@@ -5,8 +5,6 @@ __getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)
 The imports stand in `__init__.pyi`, once: type checkers read them there too.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections.abc import Callable

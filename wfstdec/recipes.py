@@ -8,8 +8,6 @@ A recipe has `tokens.txt`, `lexicon.txt.gz` and `lm.arpa.gz`; the shipped one al
 `logprobs.npz` and `refs.txt` of 40 utterances, and `boosts.txt` for some names in them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -8,8 +8,6 @@ frames of speech. What it compiles is kept by `wfstdec.jit.cache`; installation 
 it into the package, and `wfstdec warm-up` leaves it in the cache of the machine.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

@@ -8,8 +8,6 @@ too small, or the host must call a language model, the kernel returns why; the f
 then repeated: nothing of its beam changes until the last step.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from functools import partial

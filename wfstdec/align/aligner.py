@@ -9,8 +9,6 @@ The text becomes a graph of its own, `T o (L o G)` with the words in a row as G;
 search is that of `WfstDecoder`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import os

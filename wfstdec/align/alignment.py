@@ -1,7 +1,5 @@
 """Alignment of a text: words and tokens with times, misfits; options of a search."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 

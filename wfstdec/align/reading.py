@@ -7,8 +7,6 @@ A confidence is how near an alignment is to what the model would say by itself:
     confidence = exp(sum of ratio / number of frames that count), 1 where none does
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator

@@ -19,8 +19,6 @@ what comes after costs no less than the most probable tokens. So with a beam of 
 excess of any path the cheapest of all is found (up to the rounding of float32 sums).
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Attention decoders, and the parts that they share with transducers."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

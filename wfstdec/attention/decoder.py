@@ -6,8 +6,6 @@ hyps = decoder.decode(frames, lengths)             # of the encoder, [B, T, D]
 details = decoder.texts(frames, lengths)           # every text with its rank
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@
 Transducers and attention decoders have the same one.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

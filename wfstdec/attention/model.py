@@ -8,8 +8,6 @@
 Outputs of a model are validated: errors are ours and name both sizes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from functools import partial

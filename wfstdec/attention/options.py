@@ -1,7 +1,5 @@
 """Options of the search for attention decoders; checked at birth."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 

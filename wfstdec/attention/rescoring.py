@@ -10,8 +10,6 @@ log_probs = text_log_probs(model, frames[0])
 rescore_texts(lists[:1], log_probs, lm_scale=0.5)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ K of an utterance that are no ends survive, and ends among the best K are finish
 apart: never frozen in the beam, padded, or their scores multiplied.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -15,8 +15,6 @@ positions of one query. Both heads have the V pieces, and one output after them:
 of a text for attention, the blank for CTC.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ What can be put right is, and is noted: another rate, several channels. What wou
 wrong words is an error that says what to do.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -4,8 +4,6 @@ The checks are for what decodes to wrong words without an error: values of 16-bi
 integers kept as floats, channels that cancel each other, silence, NaN.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

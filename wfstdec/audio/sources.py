@@ -5,8 +5,6 @@ A source raises what is wrong with the bytes; what is wrong with the samples is 
 silence followed; the headers know better.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

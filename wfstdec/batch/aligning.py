@@ -1,7 +1,5 @@
 """Align many utterances with their texts: from files to a file, or from pairs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

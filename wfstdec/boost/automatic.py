@@ -16,8 +16,6 @@ Two pronunciations are a token apart where one without its token `i` is the othe
 the other without its token `i`: so all of them are hashed with each token left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property

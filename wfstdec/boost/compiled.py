@@ -12,8 +12,6 @@ read the same arrays:
     bonus = bonuses[slot]                       # 0.0 where keys[slot] == 0
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

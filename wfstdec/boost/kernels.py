@@ -30,8 +30,6 @@ Where no word is boosted, and none begins a phrase, a search continues without b
 `may_boost(words, row)`, and `boost_window(words, first)` for the positions of a row.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

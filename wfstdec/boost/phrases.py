@@ -43,8 +43,6 @@ to the same state: the words before and after a pause are neighbours.
 of one.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

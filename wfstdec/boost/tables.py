@@ -13,8 +13,6 @@ labels. A row has the labels, modulo 64, of the states before the next dense one
 the cost of backing off to that one.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Literal, NamedTuple
 

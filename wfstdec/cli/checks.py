@@ -1,7 +1,5 @@
 """The commands `doctor` and `demo`."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import partial

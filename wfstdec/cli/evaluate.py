@@ -1,7 +1,5 @@
 """Commands that measure on references: score, compare, tune."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,8 +10,6 @@ arguments, whose docstring is its help, under `command`, which names its flags:
     build_graph(**values_of(args, "lm blank"))  # lm=args.lm, blank=args.blank
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Commands that make, convert and describe graphs and language models; warm-up."""
 
-from __future__ import annotations
-
 import logging
 import time
 from pathlib import Path

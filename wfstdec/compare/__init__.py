@@ -14,8 +14,6 @@ compare.tune(searches[0].prepare, speech).best
 `Models` takes files; `wfst_searches`, `trie_searches` and `greedy_searches` objects.
 """
 
-from __future__ import annotations
-
 from wfstdec.lazy import names_of_stub
 
 __getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

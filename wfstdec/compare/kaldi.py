@@ -4,8 +4,6 @@ search = KaldiSearch(graph, lm_scale=0.8)          # pip install kaldi-decoder
 run(speech, [*searches, search])
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import tempfile

@@ -6,8 +6,6 @@ make = trie_factory(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa")
 decoder = make(TrieOptions(beam=8.0))                  # shares what was loaded
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence

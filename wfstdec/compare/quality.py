@@ -12,8 +12,6 @@ equal word (Kaldi's choice among alignments). Of N words with confidences:
     auc  = how often a right word is surer than a wrong one, a tie being half
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 speech = read_speech("dev.npz", "dev.txt", limit=100)
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,8 +6,6 @@ the settings of a search; any other option makes searches of their own, since th
 costs cannot be compared: `merge=max,sum` are two searches.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

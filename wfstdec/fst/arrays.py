@@ -7,8 +7,6 @@
 Infinite costs are no arcs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar

@@ -20,8 +20,6 @@ its epsilons as back-offs. All others are determinized first, which removes thei
 epsilons, so that LG can be determinized too.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from dataclasses import dataclass, replace

@@ -13,8 +13,6 @@ behind the last word, because the grammar has final costs that include it.
 The class of words that the lexicon lacks is a word of one token: `fst/topology.py`.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass

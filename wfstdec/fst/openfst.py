@@ -13,8 +13,6 @@ Layout, little-endian: header, symbol tables, then the body. A string is its len
     vector   per state: final weight (float32), arcs (int64), its arcs
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -22,8 +22,6 @@ fstminimizeencoded does. All states begin in blocks of equal final cost. Then
 until none leaves. Signatures are compared by 64-bit hashes.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

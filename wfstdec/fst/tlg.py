@@ -1,7 +1,5 @@
 """Build a search graph T o (L o G); log states, arcs, time and memory of stages."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import math

@@ -35,8 +35,6 @@ So composition finds the states where such a word may begin, and those behind it
 these stay when others are trimmed. `take_exits` then takes the arcs out of the graph.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from typing import Any

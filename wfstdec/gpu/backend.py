@@ -7,8 +7,6 @@
 `boosts` is one `CompiledBoosts` per utterance.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from operator import attrgetter

@@ -11,8 +11,6 @@ The first launch of a chunk also finds numbers that are no log-probs. Utterances
 come in chunks are then put back to where they were, by the `backup` of frontiers.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Boosts where kernels can read them: phrases once per list, words once per batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

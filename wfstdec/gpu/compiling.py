@@ -10,8 +10,6 @@ A file that does not load is tried again from memory, and then as PTX, which the
 compiles: `Loaded.way` says which one it was.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

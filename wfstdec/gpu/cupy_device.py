@@ -4,8 +4,6 @@ device = CupyDevice(PROGRAM)                     # the current CUDA device
 device.launch(Grid("search_chunk", num_blocks, shared_bytes, threads=512), task)
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

@@ -5,8 +5,6 @@ utterances["logprobs"] = logprob_records(chunks)
 kind = type_of(chunks)                             # what kernels are compiled for
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

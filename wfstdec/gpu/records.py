@@ -7,8 +7,6 @@
 `layout_checks` has the compiler confirm the offset and size of every field.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

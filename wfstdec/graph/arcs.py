@@ -6,8 +6,6 @@ GraphInfo   topology, marks, costs of words, silence
 OovExits    where a search leaves the graph for OOV words, and where it returns
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

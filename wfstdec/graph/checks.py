@@ -4,8 +4,6 @@ All checks are single passes, so that a graph of millions of arcs loads in well 
 a second. Errors name the state or arc and what was expected there.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

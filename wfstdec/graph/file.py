@@ -7,8 +7,6 @@
 Texts are arrays of UTF-8 bytes; the header is JSON: format, version, fingerprint.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

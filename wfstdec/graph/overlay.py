@@ -15,8 +15,6 @@ Arcs into the trie leave the states with OOV exits, those with the last token of
 lead to the state of the graph behind it (`OovExits`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

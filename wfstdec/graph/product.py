@@ -14,8 +14,6 @@ Whether a graph is such a product follows from its arcs and their repeat flags, 
 graphs are no products.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -31,8 +31,6 @@ the acoustic cost is that of the label, not of the best, wherever they differ. T
 of both models are looked up only where a token begins, a few times a second.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Options of the greedy decoder, checked when they are made, and its backends."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

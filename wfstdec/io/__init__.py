@@ -5,8 +5,6 @@ boosts = read_boosts("words.txt")
 references = read_text("dev.txt")
 """
 
-from __future__ import annotations
-
 from wfstdec.lazy import names_of_stub
 
 __getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

@@ -25,8 +25,6 @@ Lists of phrases have weights, 1 where none is given, and may do without them:
     {"phrases": {"mister quilter": 0.5}}     or     {"phrases": ["mister quilter"]}
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -12,8 +12,6 @@ all of them, and continues behind it. Results in a folder are whole files; its j
 is `wfstdec.journal` in it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

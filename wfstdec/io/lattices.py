@@ -16,8 +16,6 @@ acoustic scale of Kaldi is that of the search. In place of transition ids there 
 labels: token + 1, one for each frame.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator, Sequence

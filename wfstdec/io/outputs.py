@@ -9,8 +9,6 @@ Subtitles and TextGrids hold one utterance: several are written to a folder, und
 names of the utterances. What is done before an error is kept, see `wfstdec.io.journal`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -10,8 +10,6 @@ Texts are plain, JSON lines, CTM, subtitles or TextGrids. `FORMATS` is the one l
 formats: the command line offers what it has. Files are opened by `wfstdec.io.outputs`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -9,8 +9,6 @@ word would make a cue too long or too slow, at the longest pause in its second h
 Intervals of a TextGrid follow each other without gaps.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@
 @inlined   a part that stands in whatever calls it
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -8,8 +8,6 @@ Open addressing: a slot holds the number of a pair, -1 where it is empty. Tables
 other keys begin at `hash_of(a, b, c)`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import uint64
 

@@ -11,8 +11,6 @@ A file holds one kernel for one combination of types, and what it was made of: t
 sources' digest, versions, processor. Any other, or a damaged one, counts as missing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import functools

@@ -8,8 +8,6 @@ those for a member of a `NamedTuple`:
         if search.phrases is not None:      # no code where the member is None
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from numba.core import ir, types

@@ -10,8 +10,6 @@ cost_of(key), index_of(key)        # what it was made of
 splits, order = counted(groups, count)       # rows of each group, as they came
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float32, int64, uint32, uint64
 

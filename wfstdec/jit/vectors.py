@@ -8,8 +8,6 @@ LLVM makes of them what the processor has: one instruction with AVX-512, two wit
 four with NEON. Arrays must have room for sixteen behind their end: nothing checks it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

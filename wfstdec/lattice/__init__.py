@@ -10,8 +10,6 @@ A lattice comes from `WfstDecoder.decode_lattice`, or from a file:
 `wfstdec.lattice_hypotheses` reads one: texts with words, times and costs.
 """
 
-from __future__ import annotations
-
 from wfstdec.lazy import names_of_stub
 
 __getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

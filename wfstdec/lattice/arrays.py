@@ -15,8 +15,6 @@ before, separators apart: nothing has to be matched with pronunciations. Repeats
 token are marked.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 

@@ -6,8 +6,6 @@ A state is a set of the lattice's states, each with the costs and labels that ar
 there. `reach` follows the arcs without words from it, and then those with words.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 import os

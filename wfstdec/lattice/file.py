@@ -9,8 +9,6 @@ once, and `STATE` and `ARC` arrays of each utterance in NumPy's format, with its
 words and their pronunciations.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -20,8 +20,6 @@ totals by the same number on every path:
     p(path) = exp(-scale * total(path)) / the same of all paths
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

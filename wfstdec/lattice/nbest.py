@@ -10,8 +10,6 @@ through it. A second half path of the same words to the same state can only be w
 and is dropped; so every path that reaches the start has words of its own.
 """
 
-from __future__ import annotations
-
 import heapq
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@
 Costs are added in float64 here: this is no search's business.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from weakref import WeakSet
 

@@ -13,8 +13,6 @@ arrays, so that a list for all, a list per utterance and several language models
 one code path: a row of a batch carries the id of its model.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

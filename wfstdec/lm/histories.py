@@ -17,8 +17,6 @@ Node 0 is the empty n-gram; the n-grams follow in the order given; at the end st
 those that no table lists but a longer n-gram begins with.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from typing import NamedTuple

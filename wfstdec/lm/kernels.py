@@ -15,8 +15,6 @@ A table has the answers of a user's model. A pair that it lacks costs `inf` for 
 is noted; the model is then asked for all noted pairs, and the kernel runs again.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

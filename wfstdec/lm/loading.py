@@ -7,8 +7,6 @@ KenLM's trie format is read without the module. The probing format has hashes in
 of n-grams, which cannot be listed: its scores are asked for on demand.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Container, Iterable, Sequence, Set

@@ -4,8 +4,6 @@ model = load_model("model.onnx", tokens="tokens.txt", sample_rate=16000)
 logprobs, = model.encode([waveform])              # float32 [N] -> float32 [T, V]
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from wfstdec.models.encoder import (

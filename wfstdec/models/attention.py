@@ -10,8 +10,6 @@ tokenizer's and the model's own calls are used; nothing of Transformers is impor
 its cache.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection, Sequence
 from functools import partial

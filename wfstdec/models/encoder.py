@@ -11,8 +11,6 @@
 `BatchEncoder` decides which utterances share a batch, and checks what comes out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

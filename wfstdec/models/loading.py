@@ -4,8 +4,6 @@ Tokens, blank, frame shift and sample rate are the model's own; what its files d
 have must be given; arguments take precedence over files.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ So `hama` 1.3.13, wav2vec2, HuBERT and WavLM come in, as Optimum or torch export
 Inputs and outputs are recognised by rank and type, never by name.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

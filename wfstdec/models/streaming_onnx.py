@@ -6,8 +6,6 @@ the rest is what convolutions look ahead to (Zipformer2, WeNet), or back to (NeM
 Names, shapes and order are those that sherpa-onnx reads.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -12,8 +12,6 @@ Utterances of CTC models are log-probs, float32 [T, V], and results are paths, w
 was recorded for lattices.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar

@@ -5,8 +5,6 @@ measured to be faster than the CPU; the CPU for all others, and where no GPU can
 them. The results have the same bits.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import hashlib

@@ -9,8 +9,6 @@ Rules and defaults are those of Kaldi's `online2/online-endpoint.h`. Silence is 
 blanks and separators after the last token of a word.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

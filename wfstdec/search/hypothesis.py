@@ -1,7 +1,5 @@
 """Hypotheses as users get them: words with times, and where the cost comes from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -20,8 +20,6 @@ Scores of transducers are sums over a whole utterance, at 1,000 nats float32 has
 of 6e-5: they are float64, and the increment, at most ln 2, is the float32 of above.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float32, float64, int32, uint32
 

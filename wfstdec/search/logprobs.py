@@ -1,7 +1,5 @@
 """Log-probs in arrays of users, checked and converted for searches; their costs."""
 
-from __future__ import annotations
-
 import functools
 import math
 import warnings

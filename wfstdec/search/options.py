@@ -1,7 +1,5 @@
 """Bases of option dataclasses: checks of fields, shared defaults."""
 
-from __future__ import annotations
-
 import math
 import numbers
 from collections.abc import Callable

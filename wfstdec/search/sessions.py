@@ -9,8 +9,6 @@
 The closed result equals the offline one, bit for bit, however the utterance is cut.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Mapping

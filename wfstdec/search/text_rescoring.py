@@ -3,8 +3,6 @@
 better = rescore_texts(decoder.decode_nbest(logprobs), log_probs, lm_scale=0.5)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -11,8 +11,6 @@ stop at their next `check`, and it is raised then. A call of a kernel takes abou
 tenth of a second.
 """
 
-from __future__ import annotations
-
 import _signal  # type: ignore[import-not-found]  # `signal` is ten times as slow
 import signal
 import threading

@@ -5,8 +5,6 @@ A request passes the log, which writes one line without query and key; the check
 key; and, where it would begin work, the question whether the server takes any.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

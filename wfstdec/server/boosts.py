@@ -9,8 +9,6 @@ A word may come in more than one way, with one bonus. Nothing is compiled here: 
 word is unknown is found later, and is a warning.
 """
 
-from __future__ import annotations
-
 import math
 import reprlib
 from collections.abc import Callable, Iterator, Sequence

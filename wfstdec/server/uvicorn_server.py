@@ -6,8 +6,6 @@ address, which uvicorn logs: a handler takes the query out of the scope before i
 accepts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -10,8 +10,6 @@ The lines of a section are read by `arpa_model.scan_section`, millions a second;
 module reads what stands between the sections, and turns its findings into errors.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from typing import IO

@@ -1,7 +1,5 @@
 """N-gram models as arrays, whatever file they come from; see `arpa.py`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple

@@ -5,8 +5,6 @@ shortened("a long text ...", 40)        # its beginning, with "..."
 html_table([["the", 0.1]], ["word", "start_s"], caption="the")
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterable, Sequence
 from typing import Any

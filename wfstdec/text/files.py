@@ -4,8 +4,6 @@ lines = read_lines("lexicon.txt.gz")              # UTF-8; errors name the line
 with atomic_write("graph.npz") as file: ...       # an error leaves the old file
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

@@ -7,8 +7,6 @@
 The probing format keeps hashes in the place of n-grams, and cannot be listed.
 """
 
-from __future__ import annotations
-
 import math
 import mmap
 import os

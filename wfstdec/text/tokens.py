@@ -9,8 +9,6 @@ this module is the only place that adds or subtracts that one. A word table is a
 whose position 0 is `EPSILON_WORD`; there, word id and output label are the same.
 """
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import json

@@ -8,8 +8,6 @@ them, with `audio_filepath` and, where they are, `id`, `offset`, `duration`, `bo
 these as in the JSON lines of a boost file. Paths in a file are relative to its folder.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -20,8 +20,6 @@ The hypotheses of pieces are joined to one of the whole:
     join([(piece.start_frame, hypothesis) for piece, hypothesis in found])
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence

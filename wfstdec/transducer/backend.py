@@ -1,7 +1,5 @@
 """The searches as backend of the decoder: batches, and sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -12,8 +12,6 @@ it has most frames at once, and those that are near their end few. Models of fus
 asked where there is a token alone, for blanks are judged without them.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

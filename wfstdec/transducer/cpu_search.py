@@ -9,8 +9,6 @@ again: what no hypothesis comes from is forgotten.
     trace = add_trace(store, parent, token, frame, after)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

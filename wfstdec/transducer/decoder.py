@@ -12,8 +12,6 @@ With `input="features"` the model's own encoder comes first. As audio comes in:
     decoder = open_decoder("model.npz", lm="pieces.arpa", head="tdt")    # of features
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

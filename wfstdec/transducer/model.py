@@ -10,8 +10,6 @@
 these names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 

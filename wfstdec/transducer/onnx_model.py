@@ -14,8 +14,6 @@ Zipformer and Conformer exports of icefall are of this form; the streaming ones,
 encoder has states, are not: decode their frames instead (`input="frames"`).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Options of the searches for transducers; checked at birth."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -15,8 +15,6 @@ token takes no frame and a blank takes one.
     early     the best K tokens by lp and duration alone; the rest is added after
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -23,8 +23,6 @@ In chunks a step waits until no candidate can pass the last frame that has come,
 it does what it would do with all frames there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

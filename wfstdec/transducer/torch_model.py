@@ -14,8 +14,6 @@ output of every joiner. Projections to D are part of encoder and predictor, so t
 step of a search adds, and multiplies by W alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -25,8 +25,6 @@ lead, and there in the order in which the search takes them: of equal ones the f
 on the best path.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -28,8 +28,6 @@ However a text is cut into tokens, it has one hash: a polynomial of its characte
 modulo 2^64.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -15,8 +15,6 @@ as the trie goes (Mohri, Riley: A weight pushing algorithm for large vocabulary 
 recognition, 2001), computed once per model.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np

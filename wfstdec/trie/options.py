@@ -1,7 +1,5 @@
 """Options of the trie decoder and their checks; its backends."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 

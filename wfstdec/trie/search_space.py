@@ -17,8 +17,6 @@ advance, up to the charge for `<unk>` at the beginning: an OOV word is not dropp
 before it is complete, and a list does not flood the search.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The best state at the end of an utterance, for all backends."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import uint32
 

@@ -27,8 +27,6 @@ that they lead to, by rank. One backward pass thus sees all arcs from a state be
 those into it. States are the nodes of the search's trace.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple, Self
 

@@ -1,7 +1,5 @@
 """Options of the WFST decoder, and its backends."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -6,8 +6,6 @@ Python set, which decides ties, and which beam's frames a merged beam has. `visi
 reproduces CPython's hash table (3.11 to 3.13).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

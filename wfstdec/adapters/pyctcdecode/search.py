@@ -6,8 +6,6 @@ Beams are visited token by token in the order of `logprobs.visit_order`, and sta
 the order of their first visit. It decides ties, and whose frames a merged beam has.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """torchaudio's decoder: `ctc_decoder` from files and options, its calls and answers."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import math

@@ -16,8 +16,6 @@ a candidate that cannot be among the best is dropped as soon as that is known. T
 to the better parent, then to the lower token, word and node.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple

@@ -16,8 +16,6 @@ and for Whisper, Moonshine and others that write texts token by token
 Nothing of Transformers or torch is imported.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from wfstdec.adapters.transformers.processors import (

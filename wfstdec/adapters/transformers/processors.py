@@ -31,8 +31,6 @@ Rules for the end, which is a token that competes with boosted ones:
 tokens and its utterance, from call to call; a row that was never seen counts as open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, get_args

@@ -7,8 +7,6 @@ other: audio (`call-1.flac`) or log-probs (`call-1.npy`) and, where there are bo
 `call-1.json` with `boosts`; the name is the id, unless the JSON has one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tarfile

@@ -8,8 +8,6 @@ tuples are made when they are asked for. Of a search under way, settled words ar
 once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar

@@ -4,8 +4,6 @@ An event is a token or word of a path. `History` keeps the events of all paths; 
 that all paths share are settled.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

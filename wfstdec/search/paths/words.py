@@ -10,8 +10,6 @@ Where a graph has no pronunciations (it came from elsewhere), a word spans the t
 between the label before and its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import repeat

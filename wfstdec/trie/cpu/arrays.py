@@ -1,7 +1,5 @@
 """Arrays of the trie's CPU kernels: records, and tuples of arrays."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

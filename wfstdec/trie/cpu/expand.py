@@ -11,8 +11,6 @@ OOV words and open words have nodes of their own: `search.has_oov` is false with
 and none of their code runs.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

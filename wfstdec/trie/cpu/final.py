@@ -8,8 +8,6 @@ rows, before = trace_back(trace, at, token_end)
 nodes, token_end = settle_trace(utterance)
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float32, int64, uint64
 

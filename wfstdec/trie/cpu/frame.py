@@ -17,8 +17,6 @@ asked, a candidate is compared with it by source and acoustics alone: inside a w
 look-ahead never falls, and at its end it falls by `max_word_gain` at most.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float32, int32, int64, uint64
 

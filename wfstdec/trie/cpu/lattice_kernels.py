@@ -12,8 +12,6 @@ The extra cost of a state is no less than what it is with every entry of the fro
 at 0. So dropping early drops nothing that counts.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float32, int64, uint32
 

@@ -5,8 +5,6 @@ choose    the surviving entries, in order: `scratch.keys`
 settle    makes the new frontier of them, and its trace
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float32, int64, uint64
 

@@ -11,8 +11,6 @@ Without a second trie and open words `search.has_oov` is false: all nodes are of
 lexicon's trie.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ backend = CudaBackend(space)                      # the current CUDA device
 backend.decode(utterances, options, boosts)       # paths per utterance
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -13,8 +13,6 @@ partial results are read by the CPU's own code, from what is downloaded: each ut
 has a `CpuSearch` that never sees a frame.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 

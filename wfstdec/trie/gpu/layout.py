@@ -3,8 +3,6 @@
 `DeviceSpace` is a search space on a device, with what its batches share.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from functools import partial

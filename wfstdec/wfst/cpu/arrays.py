@@ -7,8 +7,6 @@ blanks and repeats change costs in place. Of the entries of one row, the first h
 cost after a blank. Where boosts have states, an entry is a pair (record, boost state).
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any, NamedTuple
 

@@ -11,8 +11,6 @@ Costs are added in the order of `tests/reference`. A bound used in place of a co
 never larger: float addition is monotone, so that pruning by the bound is exact.
 """
 
-from __future__ import annotations
-
 from numpy import float32, uint32, uint64
 
 from wfstdec.boost import kernels

@@ -6,8 +6,6 @@ form a chain in order of insertion. `hashed` does the same by (row, boost state)
 entries whose boost state is not the initial one; entries of a slot form a chain.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float32, int64, uint16, uint32, uint64
 

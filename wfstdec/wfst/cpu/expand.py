@@ -12,8 +12,6 @@ levels are of the cost less the largest credit of the entry, and a third set, fo
 initial boost state, uses token costs less the credit for beginning a phrase.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

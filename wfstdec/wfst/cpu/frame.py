@@ -18,8 +18,6 @@ arcs of a row are followed in order of cost until one is above the cutoff even w
 best token.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float32, int64, uint16, uint32, uint64
 

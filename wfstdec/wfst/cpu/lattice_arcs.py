@@ -11,8 +11,6 @@ epsilon arcs and then, by label, its blank, its repeat, and the arcs of the row 
 its token.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -13,8 +13,6 @@ Until the utterance ends, the extra cost of an active entry may become anything 
 on. `lattice_pack.py` has the rule.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float32, int64, uint16, uint32, uint64
 

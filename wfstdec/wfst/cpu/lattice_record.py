@@ -14,8 +14,6 @@ A position of an entry stands for a state: with a flag for the one after the tok
 without for the one after a blank.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -12,8 +12,6 @@ Arcs of the overlay are numbered after the arcs of rows. Ties compare packed num
 where the overlay comes after the graph: see `recombine.py`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ arcs; an arc that repeats the token counts as leaving the entry's own state. Amo
 arcs from several boost states the lower boost state wins.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float32, int64, uint32, uint64
 

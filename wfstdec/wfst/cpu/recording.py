@@ -10,8 +10,6 @@ log-probs of these frames are dropped, records become states and arcs of a latti
 (`lattice_build.py`): the later this happens, the fewer of them survive.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

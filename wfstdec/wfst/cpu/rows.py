@@ -25,8 +25,6 @@ keeps. A tie goes to the least (source state, position in its arcs): among the a
 row to one record, `arc` has the order of the packed graph.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -10,8 +10,6 @@ the trace is folded into its tips. The log-probs since the last fold are kept, u
 kernel with the same search in it would be as long to compile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

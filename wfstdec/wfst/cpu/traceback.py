@@ -6,8 +6,6 @@ labels: a tip gets the acoustic costs of these frames, added one by one as on th
 graph, so that float64 sums have the same bits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import float64, int64, uint32, uint64
 

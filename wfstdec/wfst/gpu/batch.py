@@ -10,8 +10,6 @@
 `gpu/batch.py` launches kernels, enlarges arrays, and reports bad numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 
