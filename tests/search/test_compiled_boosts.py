@@ -155,3 +155,33 @@ def test_what_is_no_list_is_refused(graph):
         decoder.compile_boosts([{"an": 1.0}, {"ban": 2.0}])
     with pytest.raises(BoostError, match="^bonus 'much' of 'an'"):
         decoder.compile_boosts({"an": "much"})
+
+
+def test_a_list_that_changed_in_place_is_another_list(graph):
+    decoder, heard = WfstDecoder(graph, backend="cpu"), [frames("_an_nab_ban")]
+    bonuses = {"an": 2.0, "nab": BoostEntry("nab", ["n a b"], 1.0), "ban nab": 1.5}
+    names = ["an", BoostEntry("nab", ["n a b"], 1.0)]
+    changes = [
+        lambda: None,
+        lambda: bonuses.update({"an": 3.0}),
+        lambda: bonuses.update({"nab": BoostEntry("nab", ["n a b"], 1.25)}),
+        lambda: bonuses.update({"nab": BoostEntry("nab", ["n a a b"], 1.25)}),
+        lambda: bonuses.update({"ban": -1.0}),
+        lambda: bonuses.pop("ban nab"),
+        lambda: names.append("ban nab"),
+        lambda: names.__setitem__(1, BoostEntry("nab", ["n a b"], 4.0)),
+    ]
+    seen = []
+    for change in changes:
+        change()
+        for given in (bonuses, names):
+            compiled = decoder.compile_boosts(given)
+            fresh = WfstDecoder(graph, backend="cpu")
+            assert decoder.decode(heard, boosts=given) == fresh.decode(
+                heard, boosts=dict(given) if given is bonuses else list(given)
+            )
+            seen.append((given is bonuses, compiled))
+    costs = {
+        decoder.decode(heard, boosts=compiled)[0].total_cost for _, compiled in seen
+    }
+    assert len(costs) >= len(changes) - 1  # the changes count

@@ -72,6 +72,16 @@ _TOTALS = PhraseOptions(weights_are_totals=True)
 _Made = TypeVar("_Made")
 
 
+class _Key(tuple):
+    """A long key, which is hashed once."""
+
+    def __init__(self, _: tuple) -> None:
+        self._hash = super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 class LruCache(Generic[_Made]):
     """LRU cache of 64 entries with a lock per key; pickled empty."""
 
@@ -192,6 +202,7 @@ class BoostCompiler:
         self._num_tokens = num_tokens
         self._make_defaults = defaults or partial(DefaultBonuses, words)
         self._remembered: LruCache[_Compiled] = LruCache()
+        self._given: LruCache[_Compiled] = LruCache()  # the same, by what was given
 
     @cached_property
     def _defaults(self) -> DefaultBonuses:
@@ -221,9 +232,21 @@ class BoostCompiler:
     def _compile_one(self, given: BoostsLike, scale: float) -> _Compiled:
         if isinstance(given, CompiledBoosts):
             return _Compiled(given)
-        listed = BoostList.of(given)
-        key = listed.content, scale
-        return self._remembered.get(key, lambda: self._compile(listed, scale))
+
+        def checked() -> _Compiled:
+            listed = BoostList.of(given)
+            key = listed.content, scale
+            return self._remembered.get(key, lambda: self._compile(listed, scale))
+
+        # Lists that were given before are known without checking them again.
+        if not isinstance(given, dict | list | tuple):
+            return checked()
+        numbers = tuple(given.values()) if isinstance(given, dict) else ()
+        try:
+            key = _Key((type(given), tuple(given), numbers, scale))
+        except TypeError:  # not to be hashed: the check names it
+            return checked()
+        return self._given.get(key, checked)
 
     def _compile(self, listed: BoostList, scale: float) -> _Compiled:
         numbers, phrases = listed.numbers, listed.phrases

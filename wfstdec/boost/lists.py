@@ -190,7 +190,8 @@ def is_one_list(boosts: BoostsLike | Sequence) -> bool:
         return True
     if isinstance(boosts, str) or not isinstance(boosts, Sequence):
         return False
-    return len(boosts) > 0 and all(isinstance(one, str | BoostEntry) for one in boosts)
+    kinds = set(map(type, boosts))  # of a long list there are few
+    return len(kinds) > 0 and all(issubclass(x, str | BoostEntry) for x in kinds)
 
 
 def of_each(boosts: BoostsLike | Sequence, n: int) -> Sequence[BoostsLike]:
