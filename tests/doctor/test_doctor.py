@@ -92,7 +92,7 @@ def test_all_that_is_printed(demo, capsys):
     assert ["separator", "look", "'<wb>'", "is", "21"] in [row[:5] for row in rows]
     assert "take:\n  wfstdec build --tokens" in page
     assert main(["doctor", *line, "--blank", "t"]) == 1
-    assert "mend what is wrong, then:" in capsys.readouterr().out
+    assert "fix what is wrong, then:" in capsys.readouterr().out
 
 
 FLAGS = {

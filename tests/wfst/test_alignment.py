@@ -363,7 +363,7 @@ def check_settled_frames(aligner, path, complete, expected):
     for count in range(len(path.token) + 1):
         words = int((path.label_token <= count).sum())
         beginning = path.part(slice(cut.tokens, count), slice(cut.labels, words))
-        more, cut = aligner.words_since(beginning, cut, 1.0, goes_on=True)
+        more, cut = aligner.words_since(beginning, cut, 1.0, may_continue=True)
         frames += frames_of(more)
         assert frames == expected[: len(frames)]
     rest = path.part(slice(cut.tokens, None), slice(cut.labels, None))

@@ -25,13 +25,13 @@ class AlignOptions(CheckedOptions):
             may not.
         insert_cost: Speech that the text does not have may stand between words, at so
             much a passage; `None`: it may not.
-        insert_frame_cost: What is said there costs so much more, in each frame, than
-            the most probable token. With 0 a passage would have no reason to end: it
-            would drive the text out of the beam.
+        insert_frame_cost: Nats of inserted speech per frame, in addition to the cost
+            of the most probable token. With 0 a passage would never end, and would
+            drive the text out of the beam.
         misfit_below: Words of less confidence may be misfits, and so may frames
             between words;
         misfit_nats: they are if they also cost so much more than what the model would
-            have said by itself.
+            have output by itself.
 
     Raises:
         OptionError: A value is out of range.

@@ -8,7 +8,7 @@ silence followed; the headers know better.
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import IO, Any, Literal
@@ -34,13 +34,13 @@ _OF_AV = (
     (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "WMA"),
     (0, b"#!AMR", "AMR"),
 )
-"""Where a form's first bytes are, which they are, and its name."""
+"""Forms that FFmpeg reads and libsndfile does not: place of the first bytes, the bytes,
+the name."""
 
 
-def needs_av(head: bytes) -> str | None:
-    """Name of a form that libsndfile does not read and FFmpeg does, by 16 bytes."""
-    names = (name for at, begin, name in _OF_AV if head.startswith(begin, at))
-    return next(names, None)
+def form_of(head: bytes, forms: Iterable[tuple[int, bytes, str]]) -> str | None:
+    """Name of the form that a file's first bytes are of, or None."""
+    return next((name for at, begin, name in forms if head.startswith(begin, at)), None)
 
 
 def cut_short(file: IO[bytes]) -> str | None:
@@ -216,7 +216,7 @@ def open_source(file: IO[bytes]) -> AbstractContextManager[Source]:
     file.seek(0)
     if not head:
         raise AudioError("an empty file, expected audio")
-    form = needs_av(head)
+    form = form_of(head, _OF_AV)
     return _open_soundfile(file, head) if form is None else open_av(file, form)
 
 

@@ -186,8 +186,8 @@ def transcribe(args: Args) -> None:
     file that names the model's tokens as the graph does. AUDIO are files, folders,
     lists of paths (.txt), Kaldi's .scp, or manifests (.jsonl, as NeMo has them). The
     graph, or --lexicon, has to be over the model's tokens. Long recordings are cut
-    where nobody speaks, and each piece is then encoded whole. A recording with a fault
-    is named and left out, and the exit code is 1. Results of a run that was stopped
+    at pauses, and each segment is encoded as a whole. A recording with a fault is named
+    and left out, and the exit code is 1. Results of a run that was stopped
     stay next to --output, and --resume continues from there.
 
     On a Ray cluster (--ray) AUDIO may also be rows: Parquet, or shards of WebDataset;

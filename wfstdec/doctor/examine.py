@@ -93,7 +93,7 @@ class Report:
                 head + finding.text, _WIDTH, subsequent_indent=" " * len(head)
             )
         if self.commands:
-            first = "mend what is wrong, then" if self.is_wrong else "take"
+            first = "fix what is wrong, then" if self.is_wrong else "take"
             lines += ["", f"{first}:", *(f"  {line}" for line in self.commands)]
         return "\n".join(lines)
 

@@ -231,11 +231,11 @@ class CpuSearch:
         """How far the search has come; only the last token may go on."""
         progress, end = self.utterance.value.progress[0], self.finish()
         count = len(end.tokens.token)
-        goes_on = count > 0 and progress["label"] != self.search.value.blank
+        continues = count > 0 and progress["label"] != self.search.value.blank
         cost = end.search_cost - float(progress["cost"])
         return PartialPath(
             end.tokens.part(slice(since[0], None), slice(0)),
-            max(0, count - goes_on - since[0]),
+            max(0, count - continues - since[0]),
             num_labels=0,
             num_frames=end.num_frames,
             final_cost=cost if end.reached_final else math.inf,
@@ -344,7 +344,7 @@ def _advance(search, utterance, logprobs, first):
             label = best
         elif best >= 0 and best != label:
             # The best token of the frame before, in whose place the models chose
-            # another, begins nothing: the chosen one goes on, if it can.
+            # another, begins nothing: the chosen one continues, if it is possible.
             if best != now.last or not row[label] > -np.inf:
                 label = _choose(search, utterance, row, best)
                 begins = True

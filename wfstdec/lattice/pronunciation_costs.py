@@ -321,9 +321,9 @@ def _by_label(lattice: Lattice, cuts: Cuts) -> Pronounced:
 def _begun(lattice: Lattice) -> np.ndarray:
     """The ilabel of the token that begins on each arc, else 0; uint32 [A]."""
     label = lattice.arcs["ilabel"] & np.uint32(LABEL_MASK)
-    goes_on = lattice.arcs["ilabel"] & np.uint32(REPEAT) != 0
-    goes_on |= label == ilabel_of(lattice.tokens.blank)
-    return np.where(goes_on, np.uint32(EPSILON), label)
+    continues = lattice.arcs["ilabel"] & np.uint32(REPEAT) != 0
+    continues |= label == ilabel_of(lattice.tokens.blank)
+    return np.where(continues, np.uint32(EPSILON), label)
 
 
 def _by_path(lattice: Lattice, cuts: Cuts) -> Pronounced:

@@ -95,7 +95,7 @@ class ModelOptions:
         blank = blank if self.blank is None else self.blank
         given = tokens if self.tokens is None else self.tokens
         if given is None:
-            what = f"found no tokens, none of {' '.join(TOKEN_FILES)} is beside it"
+            what = f"found no tokens, none of {' '.join(TOKEN_FILES)} is next to it"
             raise ModelError(f"{place}: {what}; expected tokens= (--tokens)")
         is_place = isinstance(given, str | os.PathLike | TokenTable)
         table = load_tokens(given, blank) if is_place else token_table(given, blank)

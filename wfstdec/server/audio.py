@@ -26,7 +26,7 @@ import numpy as np
 
 from wfstdec.audio.reading import AudioReader
 from wfstdec.audio.samples import ResampleStream, checked_peak, scaled
-from wfstdec.audio.sources import UNKNOWN_SIZE, open_av, raw_samples
+from wfstdec.audio.sources import UNKNOWN_SIZE, form_of, open_av, raw_samples
 from wfstdec.errors import AudioError, WfstdecError
 
 BYTES_PER_S = 16_000
@@ -350,9 +350,8 @@ _FORMS = (
 
 def _container_form(head: bytes) -> str:
     """Name of a container by its first 12 bytes."""
-    for at, begin, name in _FORMS:
-        if head.startswith(begin, at):
-            return name
+    if (name := form_of(head, _FORMS)) is not None:
+        return name
     if head[0] == 0xFF and head[1] & 0xE0 == 0xE0:
         return "MP3 or AAC"
     raise AudioError(

@@ -1,4 +1,4 @@
-"""The lexicon as a trie: words that begin alike share nodes; open words beside it.
+"""The lexicon as a trie: words that begin alike share nodes; and open words.
 
     trie = build_trie(lexicon, {word: i for i, word in enumerate(words)})
     node = find_child(trie, node, token)                       # -1 where there is none

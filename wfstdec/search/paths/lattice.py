@@ -141,8 +141,8 @@ def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
     before = np.cumsum(begins) - begins  # tokens that had begun before each arc
     start = frames[begins] - 1
     end = start + 1
-    goes_on = ilabel & REPEATED != 0
-    np.maximum.at(end, before[goes_on] - 1, frames[goes_on])
+    continues = ilabel & REPEATED != 0
+    np.maximum.at(end, before[continues] - 1, frames[continues])
     labelled = on_path["olabel"] != EPSILON
     return PathTokens(
         token=tokens_of(ilabel[begins]),
@@ -222,7 +222,7 @@ class SegmentReader:
             self._cut,
             lattice.frame_shift_s,
             complete=is_last and lattice.reached_final,
-            goes_on=not is_last,
+            may_continue=not is_last,
         )
         sure, self._sure = self._sure[: len(words)], self._sure[len(words) :]
         pairs = zip(words, sure, strict=True)

@@ -185,14 +185,16 @@ class Cutter:
         shift: float,
         *,
         complete: bool = False,
-        goes_on: bool = False,
+        may_continue: bool = False,
     ) -> tuple[list[Word], CutPoint]:
         """Cut the rest of a graph's path, and where the words end.
 
-        If it goes on, into the words that no further token changes: the end of its last
-        token must be settled. Else its last word may be only begun.
+        If tokens may follow, only words that these cannot change are cut; the end of
+        the last token must be settled. Else the last word may be incomplete.
         """
-        words, hold, cost, lost = self._cut([path], [complete], shift, cut, goes_on)
+        words, hold, cost, lost = self._cut(
+            [path], [complete], shift, cut, may_continue
+        )
         if not hold:
             return [], cut
         taken = cut.tokens + int(words.spans[hold - 1, 1])
@@ -211,7 +213,7 @@ class Cutter:
         if self._tables.kind == ALIGNED:
             whole = slice(look.num_whole), slice(look.num_labels - cut.labels)
             settled, after = self.words_since(
-                rest.part(*whole), cut, shift, goes_on=True
+                rest.part(*whole), cut, shift, may_continue=True
             )
             taken = after.tokens - cut.tokens
             rest = rest.part(slice(taken, None), slice(after.labels - cut.labels, None))
@@ -259,7 +261,7 @@ class Cutter:
         complete: Sequence[bool],
         shift: float,
         cut: CutPoint = BEGINNING,
-        goes_on: bool = False,
+        may_continue: bool = False,
     ) -> tuple[Words, int, float, bool]:
         """Cut paths; of the last one also how many words hold, their cost, `lost`."""
         tokens, *splits = joined(paths)
@@ -269,7 +271,7 @@ class Cutter:
         arrays, *hold = cut_paths(
             *(self._handle, tokens, tuple(splits), word, length),
             *(np.array(complete, np.bool_), float(shift)),
-            (goes_on, cut.cost, cut.lost),
+            (may_continue, cut.cost, cut.lost),
         )
         return Words(tokens.token, tokens.label, *arrays), *hold
 
@@ -339,7 +341,7 @@ def cut_paths(handle, paths, path_splits, word, length, complete, shift, before)
     tables = opened(handle)
     token, start, end, _, label_token, label_frame = paths
     token_splits, label_splits = path_splits
-    goes_on, cost, lost = before
+    may_continue, cost, lost = before
     most = len(token) if tables.kind == BARE else len(word)
     words, splits = np.empty(most, np.int32), np.zeros(len(complete) + 1, np.int64)
     spans, frames = np.empty((most, 2), np.int32), np.empty((most, 2), np.int32)
@@ -360,7 +362,7 @@ def cut_paths(handle, paths, path_splits, word, length, complete, shift, before)
             if tables.kind == ENDS:
                 _spans_at_ends(tables, spoken, labels, length[w:behind_w], spans[at:])
             else:
-                how = complete[i], goes_on, before[1], before[2]
+                how = complete[i], may_continue, before[1], before[2]
                 of_path, hold, cost, lost = _spans(
                     tables, spoken, word[w:behind_w], labels, how
                 )
@@ -420,7 +422,7 @@ def _spans(tables, token, word, word_token, how):
     `how`: whether the last word must be whole; whether more tokens may follow, so that
     only words which these cannot change hold; cost and `lost` of the cut before.
     """
-    complete, goes_on, cost_before, lost = how
+    complete, may_continue, cost_before, lost = how
     num_words, num_tokens = len(word), len(token)
     # A way: [position behind the word, its first token, the way before], and its cost.
     ways = np.empty((32 + 2 * num_words, 3), np.int64)
@@ -431,7 +433,7 @@ def _spans(tables, token, word, word_token, how):
     first, last, done = 0, 1, num_words
     for w in range(num_words):
         begin, open_end = last, False
-        ends_path = w == num_words - 1 and not complete and not goes_on
+        ends_path = w == num_words - 1 and not complete and not may_continue
         p_begin, p_end = 0, 0
         if word[w] + 1 < len(tables.word_splits):
             p_begin = tables.word_splits[word[w]]
@@ -444,7 +446,7 @@ def _spans(tables, token, word, word_token, how):
                     behind = _says(token, at, spelling)
                     # The tokens break off within it: no word, unless the path ends so.
                     if behind >= 0 and at + len(spelling) > num_tokens:
-                        open_end = open_end or goes_on
+                        open_end = open_end or may_continue
                         behind = behind if ends_path else -1
                     if behind < 0:
                         continue
@@ -478,7 +480,7 @@ def _spans(tables, token, word, word_token, how):
                 costs[last] = costs[way] + tables.token_cost * (end - at)
                 last += 1
         lost = was_lost[w] = last == begin
-        if goes_on and (open_end or (lost and word_token[w] > num_tokens)):
+        if may_continue and (open_end or (lost and word_token[w] > num_tokens)):
             done, last = w, begin
             break
         if lost:
@@ -501,7 +503,7 @@ def _spans(tables, token, word, word_token, how):
     for w in range(done - 1, -1, -1):
         spans[w, 0], spans[w, 1], way = ways[way, 1], ways[way, 0], ways[way, 2]
     hold = done
-    for other in range(first, last if goes_on else first):
+    for other in range(first, last if may_continue else first):
         way, w = best, done - 1
         while other != way:
             if ways[other, 0] != ways[way, 0] or ways[other, 1] != ways[way, 1]:
