@@ -22,7 +22,7 @@ class AttentionOptions(CheckedOptions):
     Attributes:
         beam_size: Active texts, K; 1 is greedy: the first end that wins ends.
         end_rule: What becomes of phrases at the end, which is a token that competes
-            with them. `"closed"`: where a text goes on though the model's own best is
+            with them. `"closed"`: where a text continues though the model's own best is
             the end, incomplete phrases are refunded and nothing is credited after.
             `"compensated"`: an end gains the most that a token would, and
             `final_eos_score` behind a phrase. `"none"`.

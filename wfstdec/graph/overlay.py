@@ -51,7 +51,7 @@ class Shape(NamedTuple):
 class Edges(NamedTuple):
     """A trie: its edges by the node that they leave, the root's first."""
 
-    # A node is a token string that goes on; a word that ends is an edge to a leaf.
+    # A node is a prefix of tokens; a word that ends is an edge to a leaf.
 
     node_label: np.ndarray  # int32 [N]: the last token's ilabel
     splits: np.ndarray  # int32 [N + 2]: those of the root, of node 0, 1, ...

@@ -13,7 +13,7 @@ begins, the language model and the boosts only which one it is.
         none is possible                               the search dies
         best is the blank                              label = blank
         best is label, or best is last and label is possible here
-                                                       label goes on: a repeat
+                                                       label continues: a repeat
         else a token begins: label = the v that is neither the blank nor label and
             costs least, the costs not finite left out (none is left: the search dies):
                 cost(v) = (lm_scale * LM(v) + phrases(v)) + acoustic_scale * -x[v]
@@ -228,7 +228,7 @@ class CpuSearch:
         return _paths(self.search.value, self.utterance.value)[0]
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
-        """How far the search has come; only the last token may go on."""
+        """How far the search has come; only the last token may continue."""
         progress, end = self.utterance.value.progress[0], self.finish()
         count = len(end.tokens.token)
         continues = count > 0 and progress["label"] != self.search.value.blank

@@ -41,7 +41,7 @@ ARC = record(
 """An arc: labels and flags as those of graph arcs; the id of the graph's arc, or for a
 trie its number by where it leads; costs, those of graph and acoustics before scales."""
 REPEATED, WORD = REPEAT, CARRIES_WORD
-"""Flags of ilabels: the token goes on; `olabel` is a word."""
+"""Flags of ilabels: the token continues; `olabel` is a word."""
 OPEN = 0xFFFFFFFF
 """Stands for the label of open words where that is not known yet."""
 NO_GRAPH = GraphInfo(marks_repeats=True)

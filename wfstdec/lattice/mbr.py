@@ -6,7 +6,7 @@
 Confidences are after Xu, Povey, Mangu and Zhu, "Minimum Bayes Risk decoding and system
 combination based on a recursion for edit distance", Computer Speech and Language 25
 (2011): every path of the lattice is aligned with a text by edit distance, weighted by
-its probability (an upper bound: of paths that meet in a state, one alignment goes on).
+its probability (an upper bound: of paths that meet in a state one alignment is kept).
 What stands at the place of a word, in how much of the probability, is its confidence.
 Between words, before and after them, are places where the text has nothing.
 
@@ -198,7 +198,7 @@ def _align(lattice, text, low, width):
 
 @jit
 def _follow(errors, ways, a, label, chance, before, state, text, low):
-    """Add the errors of the paths whose last arc is `a`; note how each goes on."""
+    """Add the errors of the paths whose last arc is `a`; record how each continues."""
     width, one = errors.shape[1], _FAR
     shift = low[state] - low[before]
     for k in range(width):

@@ -327,7 +327,7 @@ def _begun(lattice: Lattice) -> np.ndarray:
 
 
 def _by_path(lattice: Lattice, cuts: Cuts) -> Pronounced:
-    """States for each way that paths may go on."""
+    """States for each way that paths may continue."""
     arcs, order, num_states = lattice.arcs, lattice.order, lattice.num_states
     splits = np.searchsorted(arcs["state"], np.arange(num_states + 1))
     to, word = arcs["nextstate"].astype(np.int64), arcs["olabel"].astype(np.int64)

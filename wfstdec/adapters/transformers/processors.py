@@ -20,7 +20,7 @@ that are added at each step come to that. In a row where the boosts are in the s
 
 Rules for the end, which is a token that competes with boosted ones:
 
-    closed        once a text goes on where the scores' own best is an end, its phrases
+    closed        once a text continues where the scores' best is an end, its phrases
                   close: that token costs phi(n), and nothing is credited after
     compensated   an end gains the most that any token would, if above 0, and
                   `final_eos_score` where the last token ended a phrase (TurboBias, with

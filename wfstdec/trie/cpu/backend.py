@@ -343,7 +343,7 @@ class CpuSearch:
     def _grow(
         self, status: int, scratch: Handle[arrays.Scratch]
     ) -> Handle[arrays.Scratch]:
-        """Enlarge what the kernel found too small; the scratch to go on with."""
+        """Enlarge what the kernel found too small; the scratch to use then."""
         state, found = self.state, self._found
         entries, candidates = len(state.frontier), len(scratch.value.candidates)
         if status == arrays.GROW_CANDIDATES:
