@@ -212,13 +212,13 @@ def check_rows(
     # Rows go by label, of equal ones the arc that repeats a token last: kernels look
     # labels up in them.
     key = label << np.uint32(1) | arcs["ilabel"] >> np.uint32(31)
-    falls = np.flatnonzero(key[1:] < key[:-1]) + 1
-    _refuse_arcs(
-        falls[~np.isin(falls, splits)],
-        "it is out of order: rows are sorted by label, epsilons first",
-    )
-    before = np.concatenate([[0], np.cumsum(label == 0)])
-    counts = np.diff(before[splits]).astype(np.uint32)
+    begins = np.zeros(len(arcs) + 1, np.bool_)
+    begins[splits] = True
+    falls = np.flatnonzero((key[1:] < key[:-1]) & ~begins[1:-1]) + 1
+    _refuse_arcs(falls, "it is out of order: rows are sorted by label, epsilons first")
+    before = np.zeros(len(arcs) + 1, np.uint32)
+    np.cumsum(label == 0, out=before[1:])
+    counts = np.diff(before[splits])
     word = arcs["ilabel"] & np.uint32(CARRIES_WORD) != 0
     epsilon = arcs["ilabel"] & np.uint32(LEADS_TO_EPSILON) != 0
     wrong = word != (arcs["olabel"] != 0)

@@ -89,7 +89,8 @@ def _look(value: Any, words: list[int], kinds: list[Any]) -> None:
         for one in value:
             _look(one, words, kinds)
     elif value is not None:
-        bits = np.asarray(value).tobytes().ljust(_SIZE, b"\0")
+        number = value if isinstance(value, np.generic) else np.asarray(value)
+        bits = number.tobytes().ljust(_SIZE, b"\0")
         words.append(int.from_bytes(bits, "little"))
 
 

@@ -131,18 +131,22 @@ class Pronunciations:
 
     def joined_with(self, others: Pronunciations) -> Pronunciations:
         """Join other pronunciations to these; those of a word stand in this order."""
-        word = np.concatenate([self.word, others.word])
-        order = np.argsort(word, kind="stable")
-        lengths = np.concatenate([np.diff(self.splits), np.diff(others.splits)])
-        tokens = np.concatenate([self.tokens, others.tokens])
-        # Sorted by the new place of each pronunciation, tokens in one keep their order.
-        row = np.argsort(np.repeat(np.argsort(order), lengths), kind="stable")
+        at, lengths = np.searchsorted(self.word, others.word, "right"), others.lengths
         return Pronunciations(
-            word=word[order],
-            splits=np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int32),
-            tokens=tokens[row],
-            cost=np.concatenate([self.cost, others.cost])[order],
+            word=np.insert(self.word, at, others.word),
+            splits=np.insert(
+                np.insert(self.lengths, at, lengths).cumsum(dtype=np.int32), 0, 0
+            ),
+            tokens=np.insert(
+                self.tokens, self.splits[at].repeat(lengths), others.tokens
+            ),
+            cost=np.insert(self.cost, at, others.cost),
         )
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of tokens of each, int32 [P]."""
+        return np.diff(self.splits)
 
     def lexicon(self, words: Sequence[str]) -> Lexicon:
         """Make a lexicon of them; `words` are those of the ids."""
@@ -189,6 +193,8 @@ class OovWords(Pronunciations):
         num_known: int,
     ) -> OovWords | None:
         """Pack the pronunciations of a list; None where there are none."""
+        if not any(prons.values()):
+            return None
         # Sorted: ids, and with them ties of the search, must not depend on the list's
         # order.
         words = tuple(sorted(word for word in prons if word not in word_ids))
@@ -203,7 +209,7 @@ class OovWords(Pronunciations):
         number = np.maximum(packed.word - num_known + 1, 0)
         bonus = np.array(of_new, np.float32)[number]
         arrays = packed.word, packed.splits, packed.tokens, packed.cost
-        return cls(*arrays, words, num_known, bonus) if len(packed) else None
+        return cls(*arrays, words, num_known, bonus)
 
     def __repr__(self) -> str:
         return f"OovWords({len(self)} pronunciations, {len(self.words)} words)"

@@ -20,6 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, Self, TypeVar
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.tables import BoostTables
+from wfstdec.boost.tables import NO_PHRASES, BoostTables
 from wfstdec.errors import naming
 from wfstdec.jit import inlined, kernel, read_only
 from wfstdec.jit.handles import Handle, opened
@@ -73,6 +74,8 @@ FRAMES_PER_ROW = 4
 _Found = TypeVar("_Found")
 Inputs = tuple[Handle[arrays.Search], LmArrays]
 """The tables of a search, and its language model."""
+_laid_out: Any = lru_cache(maxsize=64)(Handle)  # of parameters
+_NO_PHRASES: Any = Handle(NO_PHRASES)
 
 
 @kernel
@@ -121,9 +124,9 @@ class CpuBackend(HostBackend):
         self._least_costs: np.ndarray | None = None
         self.scratches: Pool[Handle[arrays.Scratch]] = Pool(_new_scratch, fits=_fits)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
-        self._no_oov = no_oov()
+        self._no_oov: Any = Handle(no_oov())
         self._space: Handle[SearchSpace] | None = None  # made at the first list
-        self._oov_tries = WeakCache(self._lay_out_oov)
+        self._oov_tries: WeakCache[OovWords, Any] = WeakCache(self._lay_out_oov)
         self._searches: WeakCache[
             CompiledBoosts, dict[TrieOptions, Handle[arrays.Search]]
         ] = WeakCache(lambda _: {})
@@ -171,7 +174,8 @@ class CpuBackend(HostBackend):
         space, oov = self.space, self._no_oov
         if boosts.oov is not None:
             oov = self._oov_tries.of(boosts.oov)
-        first_oov, phrases = space.trie.num_nodes, self.tables.phrases(boosts)
+        first_oov, num_oov = space.trie.num_nodes, oov.value.num_nodes
+        phrases = self.tables.phrases(boosts)
         first, state = np.zeros(1, arrays.ENTRY), int(lm.now.model_start[0])
         first["state"], first["node"] = state, space.start_node
         first["boost"], first["nonblank_cost"] = int(phrases.start), np.inf
@@ -179,13 +183,13 @@ class CpuBackend(HostBackend):
         first["blank_trace"], first["nonblank_trace"] = -1, -1
         return arrays.Search(
             space=self._space_with(lm),
-            params=arrays.search_params(options, space, boosts),
+            params=_laid_out(arrays.search_params(options, space, boosts)),
             words=self.tables.words(boosts),
-            phrases=phrases,
+            phrases=_NO_PHRASES if phrases is NO_PHRASES else phrases,
             oov=oov,
-            has_oov=space.open.is_open or oov.num_nodes > 0,
+            has_oov=space.open.is_open or num_oov > 0,
             first_oov=first_oov,
-            first_open=first_oov + oov.num_nodes,
+            first_open=first_oov + num_oov,
             first=read_only(first),
             first_base=start_cost(options.lm_scale, first["lookahead_cost"][0]),
         )
@@ -198,7 +202,7 @@ class CpuBackend(HostBackend):
             self._space = Handle(self.space)
         return self._space
 
-    def _lay_out_oov(self, oov: OovWords) -> OovTrie:
+    def _lay_out_oov(self, oov: OovWords) -> Handle[OovTrie]:
         """The second trie of a list, for which scratch is made large enough."""
         if self._least_costs is None:
             costs = least_label_costs(self.space.automaton, oov.num_known)
@@ -206,7 +210,7 @@ class CpuBackend(HostBackend):
         laid_out = build_oov_trie(oov, self.space, self._least_costs)
         most = int(np.diff(laid_out.trie.node_pron_splits).max(initial=1))
         self._most_words = max(self._most_words, most)
-        return laid_out
+        return Handle(laid_out)
 
     def take_scratch(self, entries: int) -> Handle[arrays.Scratch]:
         """Borrow scratch for a number of entries."""
