@@ -21,11 +21,9 @@ def alignment_on(lattice, arcs):
 
 def pieces_on(lattice, arcs):
     """Words and what is between them, with how many tokens, as oracles have them."""
-    path, end, found = paths.tokens_on(lattice, np.array(arcs, np.int64)), 0, []
-    cutter = paths.word_ends(lattice)
-    words = cutter.cut([path], [True])
-    texts, at = cutter.read(words, 0)
-    for text, (first, stop) in zip(texts, words.spans[at].tolist(), strict=True):
+    arcs, end, found = np.array(arcs, np.int64), 0, []
+    path = paths.tokens_on(lattice, arcs)
+    for text, first, stop in paths.words_on(lattice, arcs):
         found += [(None, 1)] * (first - end) + [(text, stop - first)]
         end = stop
     rest = path.token[end:].tolist()

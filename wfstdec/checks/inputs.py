@@ -232,7 +232,9 @@ class InputCheck:
         """Check an utterance's rows, and count its tokens if it is one of the first."""
         if not (self.enabled and isinstance(rows, np.ndarray) and len(rows)):
             return  # on a device
-        # What has nothing below 0 is reported by the search.
+        # What has nothing below 0, or no number, is reported by the search.
+        if not rows.max() < np.inf:
+            return
         if (rows.min() < 0 and self.warn_of_kind(rows)) or self._counted >= UTTERANCES:
             return
         self.count(rows)

@@ -52,7 +52,13 @@ from wfstdec.search.backend import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.logprobs import Pricing, penalised, pricing_of, scaled
 from wfstdec.search.paths.hypotheses import LmCosts, Reader
-from wfstdec.search.paths.tokens import PartialPath, Path, without_labels
+from wfstdec.search.paths.tokens import (
+    PATH_END,
+    PartialPath,
+    Path,
+    Paths,
+    without_labels,
+)
 from wfstdec.search.paths.words import BARE, Cutter
 from wfstdec.search.threads import (
     CallBudget,
@@ -188,23 +194,23 @@ def _new_state(
     return UtteranceState(progress, np.empty((room, 3), np.int32), *costs, *states)
 
 
-def _paths(search: Search, state: UtteranceState) -> list[Path]:
+def _paths(search: Search, state: UtteranceState) -> Paths:
     """The paths of utterances that are over."""
     now = state.progress
+    ends, splits = np.zeros(len(now), PATH_END), np.zeros(len(now) + 1, np.int64)
     last = search.lm.final_cost[now["lm_state"]]
     complete = (now["died_at_frame"] < 0) & (last < np.inf)
     end = search.lm_scale * np.where(complete, last, np.float32(0))
     refund = search.phrases.final_cost[now["boost_state"]].astype(np.float64)
-    columns = now["acoustic"], now["cost"] + end + refund, complete, now["frames"]
-    paths, first = [], 0
-    for count, *ends in zip(
-        *(one.tolist() for one in (now["tokens"], *columns, now["died_at_frame"])),
-        strict=True,
-    ):
-        tokens = state.tokens[first : first + count].T.copy()
-        paths.append(Path(without_labels(tokens), 0.0, *ends))
-        first += count
-    return paths
+    ends["acoustic_cost"], ends["search_cost"] = (
+        now["acoustic"],
+        now["cost"] + end + refund,
+    )
+    ends["reached_final"], ends["num_frames"] = complete, now["frames"]
+    ends["died_at_frame"] = now["died_at_frame"]
+    now["tokens"].cumsum(out=splits[1:])
+    tokens = without_labels(state.tokens[: splits[-1]].T.copy())
+    return Paths(tokens, splits, np.zeros_like(splits), ends)
 
 
 class CpuSearch:
@@ -287,7 +293,7 @@ class CpuBackend(HostBackend):
         boosts: CompiledBoosts,
         pace: CallBudget,
         names: Sequence[int] = (),
-    ) -> list[Path]:
+    ) -> Paths:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
         search, num = self._search(options, boosts), len(utterances)
         room = sum(map(len, utterances))

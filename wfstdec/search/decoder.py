@@ -585,6 +585,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         positions: dict[int, list[int]] = {}
         for i, one in enumerate(boosts):
             positions.setdefault(id(one.oov), []).append(i)
+        if len(positions) == 1:
+            return self._reader(boosts[0]).hypotheses(found, boosts)
         read: dict[int, Hypothesis] = {}
         for group in positions.values():
             reader, given = self._reader(boosts[group[0]]), [boosts[i] for i in group]

@@ -171,12 +171,10 @@ class Hypothesis(HasWords):
     offset_s: float = 0.0
 
     @classmethod
-    def on_demand(cls, batch: Any, path: int, died_at_frame: int) -> Self:
+    def on_demand(cls, batch: Any, path: int) -> Self:
         """Make the hypothesis of a path of a `PathBatch`, which makes attributes."""
         hypothesis = object.__new__(cls)
-        died = died_at_frame if died_at_frame >= 0 else None
-        known = {"died_at_frame": died, "offset_s": 0.0, "_source": (batch, path)}
-        hypothesis.__dict__.update(known)
+        hypothesis.__dict__["_source"] = batch, path
         return hypothesis
 
     @property

@@ -23,14 +23,20 @@ def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarr
     `logprobs`: [B, T, V], a sequence of [T, V], or one [T, V]; NumPy, torch, or any
     array with DLPack; floats of any size. `lengths`: [B] frames of each; None for all.
     """
+    utterances = as_rows(logprobs, lengths, num_tokens)
+    return list(map(with_numbers_checked, utterances, range(len(utterances))))
+
+
+def as_rows(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
+    """`as_utterances`, but without `with_numbers_checked`."""
     arrays = split_batch(logprobs, as_numpy)
     counts = check_lengths(lengths, len(arrays), getattr(logprobs, "shape", ()))
-    checked = [
-        _check(array, i, count, num_tokens)
+    rows = [
+        _as_float(array, i, count, num_tokens)
         for i, (array, count) in enumerate(zip(arrays, counts, strict=True))
     ]
-    _doubt_probabilities(checked)
-    return checked
+    _doubt_probabilities(rows)
+    return rows
 
 
 def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
@@ -105,20 +111,27 @@ def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
         raise ShapeError(f"length {count}, expected 0 to {frames} (T of logprobs)", i)
 
 
-def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.ndarray:
+def _as_float(
+    array: np.ndarray, i: int, count: int | None, num_tokens: int
+) -> np.ndarray:
     check_axes(array, i, count, num_tokens)
     used = array[:count]
     if used.dtype != np.float32 or not used.flags.carray:
         with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 is refused below
             # Numba would compile once more for arrays that are read-only.
             used = np.require(used, np.float32, ["C", "W"])
-    good, masked = _count(used)
-    if good < used.size:
-        frame = int(np.flatnonzero(~(used <= MAX_LOGPROB).all(axis=1))[0])
-        raise bad_logprob(i, frame, used[frame])
-    if masked:
-        return np.where(used < -MAX_LOGPROB, np.float32(-np.inf), used)
     return used
+
+
+def with_numbers_checked(rows: np.ndarray, i: int | str) -> np.ndarray:
+    """The rows of utterance `i`, those too small as -inf; raises for the others."""
+    good, masked = _count(rows)
+    if good < rows.size:
+        frame = int(np.flatnonzero(~(rows <= MAX_LOGPROB).all(axis=1))[0])
+        raise bad_logprob(i, frame, rows[frame])
+    if masked:
+        return np.where(rows < -MAX_LOGPROB, np.float32(-np.inf), rows)
+    return rows
 
 
 @jit
@@ -147,7 +160,7 @@ def _doubt_probabilities(utterances: list[np.ndarray]) -> None:
         )
 
 
-def bad_logprob(i: int, frame: int, row: np.ndarray) -> LogprobError:
+def bad_logprob(i: int | str, frame: int, row: np.ndarray) -> LogprobError:
     """The error of the first wrong number in a frame of utterance `i`."""
     found = row[~(row <= MAX_LOGPROB)][0]
     return LogprobError(

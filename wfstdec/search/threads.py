@@ -26,8 +26,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.errors import naming
-from wfstdec.search.logprobs import as_utterances
+from wfstdec.errors import LogprobError, naming
+from wfstdec.search.logprobs import as_rows, with_numbers_checked
 
 # Abilities of backends: lattices of whole utterances, and of sessions; settled segments
 # of these, `Search.settle`; `memory_plan`.
@@ -262,8 +262,8 @@ class HostBackend(ABC):
         return _made_again, (type(self), self._searched)
 
     def inputs(self, logprobs: Any, lengths: Any) -> list[np.ndarray]:
-        """Check log-probs; float32 [T, V], C order."""
-        return as_utterances(logprobs, lengths, self._num_tokens)
+        """Check shapes; float32 [T, V], C order. Searches begin with the numbers."""
+        return as_rows(logprobs, lengths, self._num_tokens)
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:  # noqa: B027
         """Lay out boosts, as `Backend.prepare`: nothing to do by default."""
@@ -289,7 +289,8 @@ class HostBackend(ABC):
         groups = groups_of(lengths, boosts, workers.threads, most)
 
         def decode_some(group: list[int]) -> list[Any]:
-            given = [utterances[i] for i in group], options, boosts[group[0]]
+            rows = [with_numbers_checked(utterances[i], i) for i in group]
+            given = rows, options, boosts[group[0]]
             if not record:
                 found = self.decode_group(*given, workers.pace, group)
                 return found if read is None else read(group, found)
@@ -297,8 +298,13 @@ class HostBackend(ABC):
             with naming(group[0]):  # the only one
                 return found if read is None else read(group, found)
 
-        order, each = chain(*groups), chain(*workers.map(decode_some, groups))
-        found = dict(zip(order, each, strict=True))
+        try:
+            each = chain(*workers.map(decode_some, groups))
+        except LogprobError:
+            for i, one in enumerate(utterances):
+                with_numbers_checked(one, i)  # the first of all is named
+            raise
+        found = dict(zip(chain(*groups), each, strict=True))
         return [found[i] for i in range(len(utterances))]
 
     def decode_group(
@@ -340,6 +346,7 @@ class HostBackend(ABC):
     ) -> None:
         """Pass searches through a chunk each, as `Backend.advance`."""
         called = range(len(chunks)) if names is None else names
+        chunks = list(map(with_numbers_checked, chunks, called))
 
         def advance_one(i: int) -> None:
             if len(chunks[i]):

@@ -26,8 +26,8 @@ from wfstdec.search.hypothesis import (
     Word,
     insertion_cost,
 )
-from wfstdec.search.paths.tokens import Path
-from wfstdec.search.paths.words import BEGINNING, Cutter
+from wfstdec.search.paths.tokens import Path, Paths
+from wfstdec.search.paths.words import BEGINNING, Cutter, Words
 from wfstdec.search.threads import DeferredSignals
 
 _Found = TypeVar("_Found")
@@ -75,17 +75,21 @@ class Reader(Generic[_Found]):
         self, found: Sequence[_Found], boosts: Sequence[Any]
     ) -> list[Hypothesis]:
         """Read many together, whose boosts add the same words as the reader's."""
-        return self.read(list(map(self.best, found)), boosts)
+        if not isinstance(found, Paths):
+            found = list(map(self.best, found))
+        return self.read(found, boosts)
 
     def read(
         self, paths: Sequence[Path], boosts: Sequence[Any] | None = None
     ) -> list[Hypothesis]:
         """Read paths, of the reader's boosts if none are given."""
-        batch = PathBatch(self, paths, boosts or [self.boosts] * len(paths))
-        found = [
-            Hypothesis.on_demand(batch, i, path.died_at_frame)
-            for i, path in enumerate(paths)
-        ]
+        given, joined = boosts or [self.boosts] * len(paths), Paths.of(paths)
+        words = self.cutter.cut(joined, self.frame_shift_s)
+        batch = PathBatch(self, paths, given, words)
+        found = [Hypothesis.on_demand(batch, i) for i in range(len(paths))]
+        died = joined.ends["died_at_frame"]
+        for i in np.flatnonzero(died >= 0).tolist():
+            found[i].__dict__["died_at_frame"] = int(died[i])
         if self.at_once:
             for one in found:
                 _ = one.total_cost
@@ -181,40 +185,38 @@ class LmCosts(NamedTuple):
             return lm.total(labels, complete=path.reached_final)
 
 
-class PathBatch:
+class PathBatch(NamedTuple):
     """Paths that were found together, cut into words; see `Hypothesis.on_demand`."""
 
-    def __init__(
-        self, reader: Reader, paths: Sequence[Path], boosts: Sequence[Any]
-    ) -> None:
-        self._reader, self._paths, self._boosts = reader, paths, boosts
-        self._words = reader.cutter.cut(
-            [path.tokens for path in paths],
-            [path.reached_final for path in paths],
-            reader.frame_shift_s,
-        )
+    reader: Reader
+    paths: Sequence[Path]
+    boosts: Sequence[Any]
+    words: Words
 
     def text(self, i: int) -> str:
         """The text of path `i`."""
-        return " ".join(self._reader.cutter.read(self._words, i)[0])
+        return " ".join(self.reader.cutter.read(self.words, i)[0])
 
     def fields(self, i: int, name: str) -> dict[str, Any]:
         """Field `name` of the hypothesis of path `i`, and those made with it."""
-        path, reader = self._paths[i], self._reader
+        reader = self.reader
         if name == "words":
-            return {"words": tuple(reader.cutter.timed(self._words, i))}
+            return {"words": tuple(reader.cutter.timed(self.words, i))}
+        path = self.paths[i]
         if name in ("token_ids", "token_frames"):
             tokens = path.tokens
             frames = tuple(tokens.start.tolist()), tuple(tokens.end.tolist())
             return {"token_ids": tuple(tokens.token.tolist()), "token_frames": frames}
         if name in CostAccount._fields:
-            counted = reader.cutter.counted(self._words, i)
+            counted = reader.cutter.counted(self.words, i)
             with DeferredSignals():
-                account = reader.account.of(path, *counted, self._boosts[i])
+                account = reader.account.of(path, *counted, self.boosts[i])
             return account._asdict()
         return {
             "token_names": reader.token_names,
             "frame_shift_s": reader.frame_shift_s,
             "reached_final": path.reached_final,
             "num_frames": path.num_frames,
+            "died_at_frame": path.died_at_frame if path.died_at_frame >= 0 else None,
+            "offset_s": 0.0,
         }

@@ -33,7 +33,7 @@ from wfstdec.lattice.mbr import word_confidences
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.paths.hypotheses import GraphCosts, Reader
-from wfstdec.search.paths.tokens import SPELLINGS_PER_TEXT, Path, PathTokens
+from wfstdec.search.paths.tokens import PATH_END, SPELLINGS_PER_TEXT, Paths, PathTokens
 from wfstdec.search.paths.traceback import STEP, History, Rule, read_paths
 from wfstdec.search.paths.words import (
     BARE,
@@ -82,10 +82,9 @@ def nbest_texts(lattice: Lattice, n: int) -> NbestPaths:
         return nbest_paths(lattice, n)
     found = nbest_paths(lattice, SPELLINGS_PER_TEXT * n)
     cutter = word_ends(lattice)
-    paths = [tokens_on(lattice, one) for one in found.arcs]
-    cut = cutter.cut(paths, [False] * len(paths))
+    cut = cutter.cut(_paths(lattice, found))
     first: dict[str, int] = {}
-    for i in range(len(paths)):
+    for i in range(len(found.arcs)):
         first.setdefault(" ".join(cutter.read(cut, i)[0]), i)
     kept = list(first.values())[:n]
     arcs, excess = [found.arcs[i] for i in kept], [found.excess[i] for i in kept]
@@ -170,10 +169,17 @@ def confidences_of(
     sure = word_confidences(lattice, scale, arcs).confidences
     if not lattice.words_are_tokens:
         return sure
+    return [min(sure[a:b]) for _, a, b in words_on(lattice, arcs)]
+
+
+def words_on(lattice: Lattice, arcs: np.ndarray) -> list[tuple[str, int, int]]:
+    """The words of a path whose labels are at word ends, and their tokens."""
     cutter = word_ends(lattice)
-    words = cutter.cut([tokens_on(lattice, arcs)], [True])
-    _, at = cutter.read(words, 0)
-    return [min(sure[a:b]) for a, b in words.spans[at].tolist()]
+    words = cutter.cut(_paths(lattice, NbestPaths([arcs], [0.0], is_exact=True)))
+    texts, at = cutter.read(words, 0)
+    rows = words.rows[at]
+    tokens = rows["first_token"].tolist(), rows["last_token"].tolist()
+    return list(zip(texts, *tokens, strict=True))
 
 
 class SegmentReader:
@@ -257,38 +263,25 @@ class _CostsOnArcs(NamedTuple):
         return self.boost
 
 
-def _paths(lattice: Lattice, found: NbestPaths) -> list[Path]:
-    if lattice.labels_at_word_end:
-        paths = [
-            (
-                tokens_on(lattice, arcs),
-                _total(lattice.arcs[arcs], "graph_cost"),
-                _total(lattice.arcs[arcs], "acoustic_cost"),
-            )
-            for arcs in found.arcs
-        ]
-    else:
-        count = np.array([len(arcs) for arcs in found.arcs], np.int64)
-        steps = np.empty(count.sum(), STEP)
-        steps["arc"][:] = [arc for arcs in found.arcs for arc in arcs[::-1].tolist()]
-        steps["acoustic"] = lattice.arcs["acoustic_cost"][steps["arc"]]
-        rule, first = rule_of_lattice(lattice), np.cumsum(count) - count
-        paths = read_paths(rule, steps, first, count, lattice.first_frame)
+def _paths(lattice: Lattice, found: NbestPaths) -> Paths:
+    ends = np.zeros(len(found.arcs), PATH_END)
+    last = [_end_of(lattice, arcs) for arcs in found.arcs]
+    ends["graph_cost"] = lattice.states["final_cost"][last]
+    ends["search_cost"] = lattice.search_cost + np.array(found.excess)
+    ends["reached_final"] = lattice.reached_final
     died = -1 if lattice.died_at_frame is None else lattice.died_at_frame
-    return [
-        Path(
-            tokens,
-            graph + float(lattice.states["final_cost"][_end_of(lattice, arcs)]),
-            acoustic,
-            search_cost=lattice.search_cost + excess,
-            reached_final=lattice.reached_final,
-            num_frames=lattice.num_frames,
-            died_at_frame=died,
-        )
-        for (tokens, graph, acoustic), arcs, excess in zip(
-            paths, found.arcs, found.excess, strict=True
-        )
-    ]
+    ends["num_frames"], ends["died_at_frame"] = lattice.num_frames, died
+    if lattice.labels_at_word_end:
+        for end, arcs in zip(ends, found.arcs, strict=True):
+            end["graph_cost"] += _total(lattice.arcs[arcs], "graph_cost")
+            end["acoustic_cost"] = _total(lattice.arcs[arcs], "acoustic_cost")
+        return Paths.of_tokens([tokens_on(lattice, arcs) for arcs in found.arcs], ends)
+    ends["count"] = list(map(len, found.arcs))
+    ends["first"] = np.cumsum(ends["count"]) - ends["count"]
+    steps = np.empty(ends["count"].sum(), STEP)
+    steps["arc"][:] = [arc for arcs in found.arcs for arc in arcs[::-1].tolist()]
+    steps["acoustic"] = lattice.arcs["acoustic_cost"][steps["arc"]]
+    return read_paths(rule_of_lattice(lattice), steps, ends, lattice.first_frame)
 
 
 def _end_of(lattice: Lattice, arcs: np.ndarray) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wfstdec.jit import jit
+from wfstdec.jit.records import record
 
 NO_PRON, OPEN_PRON = -1, 1 << 30
 """In the place of a pronunciation: no word ends; an open word ends."""
@@ -40,6 +40,14 @@ class PathTokens(NamedTuple):
         return PathTokens(*columns)
 
 
+PATH_END = record(
+    "f8 graph_cost acoustic_cost search_cost",
+    "i8 reached_final num_frames died_at_frame first count",
+)
+"""What a path has beside its tokens, as in `Path`; and the place of its arcs, if any:
+the first one, and their number."""
+
+
 class Path(NamedTuple):
     """A path of one utterance; the same from every backend."""
 
@@ -50,6 +58,53 @@ class Path(NamedTuple):
     reached_final: bool  # whether it ends in a final state, or is a whole sentence
     num_frames: int
     died_at_frame: int  # the frame that nothing survived, or -1
+
+
+class Paths(Sequence[Path]):
+    """Paths in common arrays, one behind the other."""
+
+    # `token_splits`, `label_splits`: where those of each path begin, int64 [P + 1].
+    # `ends`: PATH_END [P].
+    __slots__ = "columns", "ends", "label_splits", "token_splits"
+
+    def __init__(self, columns: Any, token_splits: Any, label_splits: Any, ends: Any):
+        self.columns, self.ends = PathTokens(*columns), ends
+        self.token_splits, self.label_splits = token_splits, label_splits
+
+    @classmethod
+    def of(cls, paths: Sequence[Any]) -> Paths:
+        """Join paths, or what has their tokens and ends; costs are left out."""
+        if isinstance(paths, Paths):
+            return paths
+        ends = np.zeros(len(paths), PATH_END)
+        for name in ("reached_final", "died_at_frame"):
+            ends[name] = [getattr(path, name) for path in paths]
+        return cls.of_tokens([path.tokens for path in paths], ends)
+
+    @classmethod
+    def of_tokens(cls, paths: Sequence[PathTokens], ends: np.ndarray) -> Paths:
+        """Join the tokens and labels of paths."""
+        if len(paths) == 1:
+            [one] = paths
+            return cls(one, *(np.array([0, len(one[at])]) for at in (0, 3)), ends)
+        columns = list(zip(*paths, strict=True)) or [(NO_TOKENS.token,)] * 6
+        splits = (np.cumsum([0, *map(len, columns[at])]) for at in (0, 3))
+        return cls(map(np.concatenate, columns), *splits, ends)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, i: Any) -> Any:
+        """Path `i`."""
+        graph, acoustic, cost, final, frames, died, *_ = self.ends[i].item()
+        return Path(self.tokens(i), graph, acoustic, cost, bool(final), frames, died)
+
+    def tokens(self, i: int) -> PathTokens:
+        """The tokens and labels of path `i`."""
+        t, w = (s[i : i + 2] for s in (self.token_splits, self.label_splits))
+        columns = [column[t[0] : t[1]] for column in self.columns[:3]]
+        columns += [column[w[0] : w[1]] for column in self.columns[3:]]
+        return PathTokens(*columns)
 
 
 class PartialPath(NamedTuple):
@@ -63,49 +118,21 @@ class PartialPath(NamedTuple):
     final_cost: float
 
 
-def joined(paths: Sequence[PathTokens]) -> tuple[PathTokens, np.ndarray, np.ndarray]:
-    """Join paths; where the tokens and the labels of each begin, int64 [P + 1]."""
-    if len(paths) == 1:
-        [one] = paths
-        return one, np.array([0, len(one.token)]), np.array([0, len(one.label)])
-    columns = list(zip(*paths, strict=True)) or [(NO_TOKENS.token,)] * 6
-    tokens, labels = (np.cumsum([0, *map(len, columns[at])]) for at in (0, 3))
-    return PathTokens(*map(np.concatenate, columns)), tokens, labels
+def path_of_rows(rows: np.ndarray, last_pron: int = NO_PRON) -> PathTokens:
+    """The path of rows as of `columns_of_rows`."""
+    return PathTokens(
+        *columns_of_rows(rows, np.array([0, len(rows)]), np.array([last_pron]))[0]
+    )
 
 
-def apart(
-    columns: Sequence[np.ndarray], tokens: np.ndarray, labels: np.ndarray
-) -> list[PathTokens]:
-    """The opposite of `joined`."""
-    splits = [tokens.tolist()] * 3 + [labels.tolist()] * 3
-    parts = [
-        [column[a:b] for a, b in pairwise(split)]
-        for column, split in zip(columns, splits, strict=True)
-    ]
-    return list(map(PathTokens, *parts))
-
-
-def paths_of_rows(
-    rows: np.ndarray, splits: np.ndarray, last_pron: np.ndarray
-) -> list[PathTokens]:
-    """Paths of a search of tokens.
+@jit
+def columns_of_rows(rows, splits, last_pron):
+    """The first three arguments of `Paths`, of a search of tokens.
 
     `rows`: int32 [N, 4], token, first frame, one behind the last frame, pronunciation
     that ended before the token or `NO_PRON`. `splits`: int64 [P + 1], where each path
     begins. `last_pron`: int64 [P], what ends with its last token.
     """
-    return apart(*_columns(rows, splits, last_pron))
-
-
-def path_of_rows(rows: np.ndarray, last_pron: int = NO_PRON) -> PathTokens:
-    """The path of rows as of `paths_of_rows`."""
-    splits, last = np.array([0, len(rows)]), np.array([last_pron])
-    return paths_of_rows(rows, splits, last)[0]
-
-
-@jit
-def _columns(rows, splits, last_pron):
-    """Arrays of `PathTokens`, and where the tokens and labels of each path begin."""
     num_paths = len(last_pron)
     count = splits[num_paths]
     token, start = np.empty(count, np.int32), np.empty(count, np.int32)

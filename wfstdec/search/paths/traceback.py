@@ -14,8 +14,14 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.jit.arrays import copy_rows, first_equal, longer
 from wfstdec.jit.records import record
-from wfstdec.search.paths.tokens import PartialPath, PathTokens, Settled, apart
-from wfstdec.text.tokens import ilabel_of, token_of
+from wfstdec.search.paths.tokens import (
+    PATH_END,
+    PartialPath,
+    Path,
+    Paths,
+    PathTokens,
+)
+from wfstdec.text.tokens import ilabel_of
 
 NONE = 0xFFFFFFFF
 """No node, no arc: of the roots of a trace."""
@@ -47,6 +53,12 @@ class Rule(NamedTuple):
 def new_events(count):
     """EVENT [count], not filled in."""
     return np.empty(count, EVENT)
+
+
+@jit
+def new_steps(count):
+    """STEP [count], not filled in."""
+    return np.empty(count, STEP)
 
 
 @jit
@@ -154,10 +166,10 @@ def fold_trace(rule, frontier, trace, count, tips, events):
 
 
 @jit
-def settle_events(tips, events):
-    """Split events: those of all tips, and those of some; tips are renumbered.
+def settle_events(progress, tips, events, settled):
+    """Move the events of all tips to the settled ones; tips are renumbered.
 
-    The third result is the end of the last token, -1 if it is not settled.
+    Returns the settled events, longer where there was no room, and the others.
     """
     first = first_equal(
         *(events["previous"], events["ilabel"], events["olabel"]),
@@ -172,66 +184,86 @@ def settle_events(tips, events):
         if events[e].previous >= 0:
             through[events[e].previous] += through[e]
     number = np.full(len(events) + 1, -1, np.int32)  # the last one stands for -1
-    num_settled, kept = 0, 0
+    now, kept = progress[0], 0
+    if now.settled + len(events) > len(settled):
+        settled = longer(settled, now.settled + len(events))
     for e in range(len(events)):
         if through[e] == len(tips):
-            num_settled += 1
+            settled[now.settled] = events[e]
+            now.settled += 1
+            now.tokens += np.int64(events[e].ilabel != uint32(0))
+            now.labels += np.int64(events[e].olabel != uint32(0))
         elif through[e] > 0:
             number[e] = kept
             kept += 1
-    settled, others = new_events(num_settled), new_events(kept)
-    num_settled = 0
+    others = new_events(kept)
     for e in range(len(events)):
-        if through[e] == len(tips):
-            settled[num_settled] = events[e]
-            num_settled += 1
-        elif through[e] > 0:
+        if number[e] >= 0:
             others[number[e]] = events[e]
             others[number[e]].previous = number[events[e].previous]
-    end = np.int64(tips[0].end)
+    end, ends = tips[0].end, True  # whether the end of the last token is settled
     for i in range(len(tips)):
         tips[i].event = number[tips[i].event]
         if tips[i].event >= 0 or tips[i].end != end or tips[i].frame == end:
-            end = np.int64(-1)
-    return settled, others, end
+            ends = False
+    now.whole = now.tokens - np.int64(now.tokens > 0 and not ends)
+    return settled, others
 
 
 @jit
-def read_histories(rule, events, tips, steps, first, count):
+def read_from(since, rule, progress, settled, events, tips):
+    """The first result of `read_histories` of a tip, without its first ones."""
+    now = progress[0]
+    if since[0] < now.tokens_before or since[1] < now.labels_before:
+        now.first = now.tokens_before = now.labels_before = 0
+    while now.first < now.settled:  # what was read for the last time
+        event = settled[now.first]
+        tokens = now.tokens_before + np.int64(event.ilabel != uint32(0))
+        labels = now.labels_before + np.int64(event.olabel != uint32(0))
+        if tokens > since[0] or labels > since[1]:
+            break
+        now.first, now.tokens_before, now.labels_before = now.first + 1, tokens, labels
+    skip = since[0] - now.tokens_before, since[1] - now.labels_before
+    beginning = settled[now.first : now.settled]
+    steps, ends = new_steps(0), np.zeros(1, PATH_END)
+    return read_histories(rule, beginning, events, tips, steps, ends, skip)[0]
+
+
+@jit
+def read_histories(rule, settled, events, tips, steps, ends, skip):
     """Pass tips through the steps of whole paths: see `read_paths`.
 
-    Returns the arrays of `PathTokens` of all paths; where the tokens and the words of
-    each begin, int64 [P + 1]; its graph and acoustic costs, float64 [P]; and of the
-    last path the end of the token before.
+    `settled`: EVENT, what all begin with. `skip`: first tokens and words of each that
+    are left out. Returns the first three arguments of `Paths`.
     """
-    paths, total, most = len(first), np.int64(0), np.int64(0)
+    paths, total, most, shared = len(ends), np.int64(0), np.int64(0), len(settled)
     for i in range(paths):
-        length, e = count[i], np.int64(tips[min(i, len(tips) - 1)].event)
+        length, e = np.int64(ends[i].count), np.int64(tips[min(i, len(tips) - 1)].event)
         while e >= 0:
             length += 1
             e = np.int64(events[e].previous)
-        total, most = total + length, max(most, length)
-    chain = new_events(most)
+        total, most = total + length + shared, max(most, length)
+    chain = new_events(most + shared)
+    copy_rows(settled, chain)
     token, start = np.empty(total, np.int32), np.empty(total, np.int32)
     end, word = np.empty(total, np.int32), np.empty(total, np.int32)
     word_token, word_frame = np.empty(total, np.int32), np.empty(total, np.int32)
     tokens, words = np.zeros(paths + 1, np.int64), np.zeros(paths + 1, np.int64)
-    graph_cost, acoustic_cost = np.empty(paths), np.empty(paths)
-    t, w, before = np.int64(0), np.int64(0), np.int64(0)
+    t, w = np.int64(0), np.int64(0)
     for i in range(paths):
-        tip = tips[min(i, len(tips) - 1)]
-        length, e = np.int64(0), np.int64(tip.event)
+        tip, path = tips[min(i, len(tips) - 1)], ends[i]
+        length, e = np.int64(shared), np.int64(tip.event)
         while e >= 0:
             length += 1
             e = np.int64(events[e].previous)
         e = np.int64(tip.event)
-        for k in range(length):
+        for k in range(length - shared):
             chain[length - 1 - k] = events[e]
             e = np.int64(events[e].previous)
         label, begun = uint32(tip.label), np.int64(tip.tokens)
         frame, last_end = np.int64(tip.frame), np.int64(tip.end)
         graph, acoustic = np.float64(tip.graph), np.float64(tip.acoustic)
-        for k in range(first[i] + count[i] - 1, first[i] - 1, -1):
+        for k in range(path.first + path.count - 1, path.first - 1, -1):
             arc, old_end = arc_of(rule, np.int64(steps[k].arc)), last_end
             graph += np.float64(arc.cost)
             acoustic += np.float64(steps[k].acoustic)
@@ -241,24 +273,27 @@ def read_histories(rule, events, tips, steps, first, count):
             if begins != uint32(0) or olabel != uint32(0):
                 write_event(chain[length], -1, begins, olabel, frame, old_end)
                 length += 1
-        graph_cost[i], acoustic_cost[i], before = graph, acoustic, last_end
+        path.graph_cost, path.acoustic_cost = path.graph_cost + graph, acoustic
+        passed, labels = -skip[0], -skip[1]
         for k in range(length):
             event = chain[k]
             if event.ilabel != uint32(0):
                 if t > tokens[i]:
                     end[t - 1] = event.end
-                else:
-                    before = np.int64(event.end)
-                token[t] = np.int32(event.ilabel) - _FIRST_ILABEL
-                start[t], end[t] = event.frame - 1, last_end
-                t += 1
+                if passed >= 0:
+                    token[t] = np.int32(event.ilabel) - _FIRST_ILABEL
+                    start[t], end[t] = event.frame - 1, last_end
+                    t += 1
+                passed += 1
             if event.olabel != uint32(0):
-                word[w], word_token[w] = event.olabel, t - tokens[i]
-                word_frame[w] = event.frame
-                w += 1
+                if labels >= 0:
+                    word[w], word_token[w] = event.olabel, passed
+                    word_frame[w] = event.frame
+                    w += 1
+                labels += 1
         tokens[i + 1], words[i + 1] = t, w
     arrays = (token[:t], start[:t], end[:t], word[:w], word_token[:w], word_frame[:w])
-    return arrays, tokens, words, graph_cost, acoustic_cost, before
+    return arrays, tokens, words
 
 
 def rule_of(graph: PackedGraph) -> Rule:
@@ -267,13 +302,18 @@ def rule_of(graph: PackedGraph) -> Rule:
     return Rule(graph.arcs, blank, graph.info.marks_repeats, read_only(NO_ARCS))
 
 
+HISTORY = record("i8 settled tokens labels whole first tokens_before labels_before")
+"""Settled events, their tokens and labels, and how many of the tokens have settled
+ends; the first event that the last look has read, and what is before it."""
+
+
 class History:
     """Tokens and words of one utterance's paths."""
 
     def __init__(self, rule: Rule, first_frame: int = 0) -> None:
-        self._rule = rule
-        self.settled = Settled()  # the common beginning as of the last fold
-        self._events = _NO_EVENTS
+        self._rule, self._progress = rule, np.zeros(1, HISTORY)
+        # The common beginning as of the last fold, and what only some paths have.
+        self._settled = self._events = _NO_EVENTS
         self._tips = np.zeros(1, TIP)  # before anything was said
         tip = self._tips[0]
         tip["event"], tip["label"], tip["frame"] = -1, rule.blank, first_frame
@@ -310,62 +350,48 @@ class History:
         `last`: they are only read, so that nothing needs to be settled.
         """
         self._tips, self._events = tips, events
-        if last:
-            return
-        settled, self._events, end = settle_events(tips, events)
-        begins, labelled = settled["ilabel"] != 0, settled["olabel"] != 0
-        begun, words = settled[begins], settled[labelled]
-        # A token and a label on one arc: the token is counted before the label.
-        before = np.cumsum(begins)[labelled]
-        self.settled.add(
-            (token_of(begun["ilabel"]), begun["frame"] - 1, begun["end"]),
-            (words["olabel"], before, words["frame"]),
-            end,
-        )
+        if not last:
+            self._settled, self._events = settle_events(
+                self._progress, tips, events, self._settled
+            )
 
-    def read(
-        self, root: int, since: tuple[int, int] = (0, 0)
-    ) -> tuple[PathTokens, float, float]:
-        """A tip's tokens and words but the first ones; its graph and acoustic cost."""
-        tip, zero = self._tips[root : root + 1], np.zeros(1, np.int64)
-        read, _, _, graph, acoustic, end = read_histories(
-            self._rule, self._events, tip, _NO_STEPS, zero, zero
+    def read(self, root: int, end: np.ndarray) -> Path:
+        """The path to a tip; its costs are added to those of the end, PATH_END [1]."""
+        tip, settled = self._tips[root : root + 1], self._progress["settled"][0]
+        read = read_histories(
+            *(self._rule, self._settled[:settled], self._events, tip, NO_STEPS),
+            *(end, (0, 0)),
         )
-        path = self.settled.followed_by(PathTokens(*read), end, since)
-        return path, float(graph[0]), float(acoustic[0])
+        return Paths(*read, end)[0]
 
     def look(
         self, root: int, since: tuple[int, int], num_frames: int, final_cost: float
     ) -> PartialPath:
         """How far a tip has come; `since`: settled tokens and words to skip."""
-        path, _, _ = self.read(root, since)
-        num_whole = max(0, self.settled.num_whole - since[0])
-        num_labels = self.settled.num_labels
-        return PartialPath(path, num_whole, num_labels, num_frames, final_cost)
+        tip, progress = self._tips[root : root + 1], self._progress
+        path = read_from(
+            *(since, self._rule, progress, self._settled, self._events, tip)
+        )
+        labels, whole = progress[["labels", "whole"]].item()
+        num_whole = max(0, whole - since[0])
+        return PartialPath(PathTokens(*path), num_whole, labels, num_frames, final_cost)
 
     @property
     def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:
-        """First arguments of `read_histories`."""
+        """First arguments of folding."""
         return self._rule, self._events, self._tips
 
 
 def read_paths(
-    rule: Rule,
-    steps: np.ndarray,
-    first: np.ndarray,
-    count: np.ndarray,
-    first_frame: int = 0,
-) -> list[tuple[PathTokens, float, float]]:
-    """Tokens and words of whole paths, and their graph and acoustic costs.
+    rule: Rule, steps: np.ndarray, ends: np.ndarray, first_frame: int = 0
+) -> Paths:
+    """Read whole paths: their tokens and words; their costs are added to the ends.
 
-    `steps`: STEP, of all paths, the last of each first. `first`, `count`: int64 [P],
-    where those of each begin, and their number.
+    `steps`: STEP, of all paths, the last of each first. `ends`: PATH_END [P].
     """
-    state = History(rule, first_frame).state
-    arrays, *splits, graph, acoustic, _ = read_histories(*state, steps, first, count)
-    costs = graph.tolist(), acoustic.tolist()
-    return list(zip(apart(arrays, *splits), *costs, strict=True))
+    rule, events, tips = History(rule, first_frame).state
+    return Paths(*read_histories(rule, events, events, tips, steps, ends, (0, 0)), ends)
 
 
 _AT_NODE, _NODE = record("u4 node"), record("u4 previous arc", "f4 acoustic")
-_NO_EVENTS, _NO_STEPS = np.zeros(0, EVENT), np.zeros(0, STEP)
+_NO_EVENTS, NO_STEPS = np.zeros(0, EVENT), np.zeros(0, STEP)

@@ -3,14 +3,13 @@
     cutter = aligner_of(vocabulary)            # labels anywhere in their words: WFST
     cutter = Cutter(ENDS, vocabulary, prons)   # labels where words end: trie, lattices
     cutter = Cutter(BARE, vocabulary)          # tokens alone: letters or word pieces
-    words = cutter.cut(tokens, complete, shift)     # arrays
+    words = cutter.cut(paths, shift)                # arrays
     texts, at = cutter.read(words, 0)               # of the first path
 
 Where a graph has no pronunciations (it came from elsewhere), a word spans the tokens
 between the label before and its own.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, Self
@@ -18,11 +17,17 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from wfstdec.jit import jit, read_only
-from wfstdec.jit.arrays import copy_columns, longer, twice
+from wfstdec.jit.arrays import longer, twice
 from wfstdec.jit.handles import Handle, opened
-from wfstdec.jit.records import WeakCache
+from wfstdec.jit.records import WeakCache, record
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
-from wfstdec.search.paths.tokens import OPEN_PRON, PartialPath, PathTokens, joined
+from wfstdec.search.paths.tokens import (
+    OPEN_PRON,
+    PATH_END,
+    PartialPath,
+    Paths,
+    PathTokens,
+)
 from wfstdec.text.lexicon import WORD_START, word_ids
 from wfstdec.text.tokens import EPSILON
 from wfstdec.text.vocabulary import OovWords, OpenSpelling, Pronunciations, Vocabulary
@@ -45,8 +50,18 @@ class CutPoint(NamedTuple):
 
 
 BEGINNING = CutPoint()
+_UNFINISHED, _COMPLETE = np.zeros((2, 1), PATH_END)
+_COMPLETE["reached_final"] = 1
 _word = partial(tuple.__new__, Word)  # of a tuple of its fields
 _EACH_MICROSECOND = 10.0**SECONDS_DIGITS
+_NO_SPLITS = np.zeros(0, np.int64)
+
+
+WORD = record(
+    "f8 start_s end_s", "i4 start_frame end_frame word first_token last_token"
+)
+"""A word: its times, rounded to the microsecond, and frames, as in `Word`; its id or
+`SPELLED`; its first token, and one behind its last."""
 
 
 class Words(NamedTuple):
@@ -54,10 +69,7 @@ class Words(NamedTuple):
 
     token: np.ndarray  # int32 [N], of the paths
     label: np.ndarray  # int32 [W], as on the paths: word ids, or pronunciations
-    word: np.ndarray  # int32 [W], word ids or `SPELLED`
-    spans: np.ndarray  # int32 [W, 2], positions in `token`
-    frames: np.ndarray  # int32 [W, 2], the first frame of each, one behind the last
-    times: np.ndarray  # float64 [W, 2], seconds of these, rounded to the microsecond
+    rows: np.ndarray  # WORD [W]
     splits: np.ndarray  # int64 [P + 1], where the words of each path begin
 
 
@@ -82,6 +94,7 @@ class Tables(NamedTuple):
     filler: np.ndarray  # bool [V], tokens that may stand between words
     begins: np.ndarray  # bool [V], tokens that may begin an open word; if `BARE`, do
     extends: np.ndarray  # bool [V], tokens that may follow inside one
+    alone: bool  # whether each bare token is a word
 
 
 class Cutter:
@@ -108,9 +121,9 @@ class Cutter:
             int(open_word.word) if open_word and prons is None else SPELLED,
             float(open_word.token_cost) if open_word else 0.0,
             *map(read_only, (*arrays, *spells)),
+            alone=kind == BARE and bool(spells[0].all()),
         )
         self._handle = Handle(self._tables)
-        self._each_alone = kind == BARE and bool(self._tables.begins.all())
         self._spelling = spelling
         self._words, self._prons, self._opened = vocabulary.words, prons, open_word
         self._oov: OovWords | None = None
@@ -135,11 +148,9 @@ class Cutter:
         other.__dict__ |= self.__dict__ | {"_oov": oov}
         return other
 
-    def cut(
-        self, paths: Sequence[PathTokens], complete: Sequence[bool], shift: float = 1.0
-    ) -> Words:
-        """Cut whole paths; `complete`: of each, whether its last word must be whole."""
-        return self._cut(paths, complete, shift)[0]
+    def cut(self, paths: Paths, shift: float = 1.0) -> Words:
+        """Cut whole paths; the last word of one that reached the end must be whole."""
+        return self._cut(paths, shift)[0]
 
     def read(self, words: Words, path: int) -> tuple[list[str], Any]:
         """Texts of a path's words, and an index of these in the arrays of `words`."""
@@ -157,7 +168,7 @@ class Cutter:
         if self._tables.kind == BARE:
             return [], 0.0
         first, end = words.splits[path : path + 2].tolist()
-        ids = words.word[first:end].tolist()
+        ids = words.rows["word"][first:end].tolist()
         if self._prons is None:
             return ids, 0.0
         cost, prons, total = self._prons.cost, words.label[first:end], 0.0
@@ -173,7 +184,7 @@ class Cutter:
                 if ids[i] == EPSILON:
                     # In float32, and so what is added from there on: the search has
                     # the cost of a word as float32.
-                    begin, stop = words.spans[first + i].tolist()
+                    begin, stop = words.rows[first + i].item()[-2:]
                     word_cost = np.float32(self._opened.word_cost or 0)
                     total += word_cost + (stop - begin) * self._opened.token_cost
         return ids, float(total)
@@ -192,12 +203,11 @@ class Cutter:
         If tokens may follow, only words that these cannot change are cut; the end of
         the last token must be settled. Else the last word may be incomplete.
         """
-        words, hold, cost, lost = self._cut(
-            [path], [complete], shift, cut, may_continue
-        )
+        paths = Paths.of_tokens([path], _COMPLETE if complete else _UNFINISHED)
+        words, hold, cost, lost = self._cut(paths, shift, cut, may_continue)
         if not hold:
             return [], cut
-        taken = cut.tokens + int(words.spans[hold - 1, 1])
+        taken = cut.tokens + int(words.rows["last_token"][hold - 1])
         after = CutPoint(taken, cut.labels + hold, cost, lost)
         return self._timed(words, 0, hold), after
 
@@ -209,38 +219,15 @@ class Cutter:
         Returns the words that have been settled since, the cut after them, the other
         words, and the end of their last token, 0 without any.
         """
-        rest = look.tokens
-        if self._tables.kind == ALIGNED:
-            whole = slice(look.num_whole), slice(look.num_labels - cut.labels)
-            settled, after = self.words_since(
-                rest.part(*whole), cut, shift, may_continue=True
-            )
-            taken = after.tokens - cut.tokens
-            rest = rest.part(slice(taken, None), slice(after.labels - cut.labels, None))
-            others, _ = self.words_since(rest, after, shift)
-            taken = 0
-        else:
-            words, *_ = self._cut([rest], [False], shift)
-            hold, taken = self._num_settled(words, look.num_whole)
-            settled = self._timed(words, 0, hold)
-            others = self._timed(words, hold, len(words.word))
-            after = cut._replace(tokens=cut.tokens + taken, labels=cut.labels + hold)
-        spoken = np.flatnonzero(~self._tables.filler[rest.token[taken:]])
-        end = int(rest.end[taken + spoken[-1]]) if len(spoken) else 0
-        return settled, after, others, end
-
-    def _num_settled(self, words: Words, num_whole: int) -> tuple[int, int]:
-        """How many words lie within the first tokens for good, and their tokens."""
-        if self._tables.kind == ENDS:
-            # The label of a word is with the token after it.
-            hold = int(np.count_nonzero(words.spans[:, 1] < num_whole))
-        else:
-            hold = int(np.count_nonzero(words.spans[:, 0] < num_whole))
-            last = words.token[num_whole - 1] if num_whole else 0
-            if self._each_alone or not num_whole or self._tables.filler[last]:
-                return hold, num_whole  # separators after a word belong to it
-            hold -= 1  # the last word may continue
-        return hold, int(words.spans[hold - 1, 1]) if hold else 0
+        path, whole = look.tokens, (look.num_whole, look.num_labels - cut.labels)
+        rows, hold, taken, cost, lost, end = cut_partial(
+            *(self._handle, path, whole, *self._as_words(path.label)),
+            *(float(shift), (cut.cost, cut.lost)),
+        )
+        words = Words(path.token, path.label, rows, _NO_SPLITS)
+        after = CutPoint(cut.tokens + taken, cut.labels + hold, cost, lost)
+        others = self._timed(words, hold, len(rows))
+        return self._timed(words, 0, hold), after, others, end
 
     def _read(self, words: Words, first: int, end: int) -> tuple[list[str], Any]:
         texts = self._texts(words, first, end)
@@ -252,33 +239,35 @@ class Cutter:
 
     def _timed(self, words: Words, first: int, end: int) -> list[Word]:
         texts, at = self._read(words, first, end)
-        times, frames = words.times[at].T.tolist(), words.frames[at].T.tolist()
-        return list(map(_word, zip(texts, *times, *frames, repeat(None))))
+        rows = words.rows[at]
+        columns = [rows[name].tolist() for name in Word._fields[1:-1]]
+        return list(map(_word, zip(texts, *columns, repeat(None))))
 
     def _cut(
         self,
-        paths: Sequence[PathTokens],
-        complete: Sequence[bool],
+        paths: Paths,
         shift: float,
         cut: CutPoint = BEGINNING,
         may_continue: bool = False,
     ) -> tuple[Words, int, float, bool]:
         """Cut paths; of the last one also how many words hold, their cost, `lost`."""
-        tokens, *splits = joined(paths)
-        word, length = tokens.label, np.zeros(len(tokens.label), np.int32)
-        if self._prons is not None:
-            word, length = self._as_words(tokens.label)
-        arrays, *hold = cut_paths(
-            *(self._handle, tokens, tuple(splits), word, length),
-            *(np.array(complete, np.bool_), float(shift)),
-            (may_continue, cut.cost, cut.lost),
+        splits = paths.token_splits, paths.label_splits
+        rows, words, *hold = cut_paths(
+            *(
+                self._handle,
+                paths.columns,
+                splits,
+                *self._as_words(paths.columns.label),
+            ),
+            *(paths.ends, float(shift), (may_continue, cut.cost, cut.lost)),
         )
-        return Words(tokens.token, tokens.label, *arrays), *hold
+        return Words(paths.columns.token, paths.columns.label, rows, words), *hold
 
     def _as_words(self, prons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Word ids of pronunciations, and their lengths, 0 where not known."""
         known, oov = self._prons, self._oov
-        assert known is not None
+        if known is None:
+            return prons, np.zeros(len(prons), np.int32)
         own = prons < len(known.word)
         if own.all():
             return known.word[prons], known.length[prons]
@@ -293,11 +282,11 @@ class Cutter:
 
     def _texts(self, words: Words, first: int, end: int) -> list[str]:
         """The texts of some words; of open ones by their tokens."""
-        ids = words.word[first:end].tolist()
         if self._spelling is None and self._oov is None:
+            ids = words.rows["word"][first:end].tolist()
             return list(map(self._words.__getitem__, ids))
         texts = []
-        for word, (a, b) in zip(ids, words.spans[first:end].tolist(), strict=True):
+        for *_, word, a, b in words.rows[first:end].tolist():
             if word == self._tables.open_word and self._spelling is not None:
                 texts.append(self._spelling.text(words.token[a:b].tolist()))
             elif self._oov is not None and word >= self._oov.num_known:
@@ -331,57 +320,134 @@ def aligner_of(vocabulary: Vocabulary) -> Cutter:
 
 
 @jit
-def cut_paths(handle, paths, path_splits, word, length, complete, shift, before):
+def new_words(count):
+    """WORD [count], not filled in."""
+    return np.empty(count, WORD)
+
+
+@jit
+def cut_paths(handle, paths, path_splits, word, length, ends, shift, before):
     """Cut paths into words; see `Cutter._cut`.
 
-    `length`: tokens of each label's word, 0 where not known. `before`: whether more
-    tokens may follow, so that only words which these cannot change hold; cost and
-    `lost` of the cut before.
+    `length`: tokens of each label's word, 0 where not known. `ends`: PATH_END [P].
+    `before`: whether more tokens may follow, so that only words which these cannot
+    change hold; cost and `lost` of the cut before.
     """
     tables = opened(handle)
-    token, start, end, _, label_token, label_frame = paths
     token_splits, label_splits = path_splits
-    may_continue, cost, lost = before
-    most = len(token) if tables.kind == BARE else len(word)
-    words, splits = np.empty(most, np.int32), np.zeros(len(complete) + 1, np.int64)
-    spans, frames = np.empty((most, 2), np.int32), np.empty((most, 2), np.int32)
-    times = np.empty((most, 2), np.float64)
-    hold = np.int64(0)
-    for i in range(len(complete)):
+    words = new_words(len(paths[0]) if tables.kind == BARE else len(word))
+    splits = np.zeros(len(ends) + 1, np.int64)
+    hold, cost, lost = np.int64(0), before[1], before[2]
+    for i in range(len(ends)):
         t, behind = token_splits[i], token_splits[i + 1]
         w, behind_w = label_splits[i], label_splits[i + 1]
-        spoken, at, hold = token[t:behind], splits[i], behind_w - w
-        if tables.kind == BARE:
-            hold = _bare_spans(tables, spoken, spans[at:])
-            words[at : at + hold] = SPELLED
-            splits[i + 1] = at + hold
+        how = ends[i].reached_final != 0, *before
+        count, hold, cost, lost = _cut_path(
+            *(tables, _part(paths, t, behind, w, behind_w)),
+            *(word[w:behind_w], length[w:behind_w], shift, how, words[splits[i] :]),
+        )
+        for k in range(splits[i], splits[i] + count):
+            words[k].first_token += t
+            words[k].last_token += t
+        splits[i + 1] = splits[i] + count
+    return words[: splits[len(ends)]], splits, hold, cost, lost
+
+
+@jit
+def _part(path, t, behind, w, behind_w):
+    """Some tokens and labels of a path."""
+    token, start, end, label, label_token, label_frame = path
+    tokens = token[t:behind], start[t:behind], end[t:behind]
+    return *tokens, label[w:behind_w], label_token[w:behind_w], label_frame[w:behind_w]
+
+
+@jit
+def _cut_path(tables, path, word, length, shift, how, words):
+    """Cut one path: its words, of these how many hold, their cost, `lost`."""
+    token, start, end, _, label_token, label_frame = path
+    count, cost, lost = np.int64(len(word)), how[2], how[3]
+    spans = np.empty((len(token) if tables.kind == BARE else count, 2), np.int32)
+    hold = count
+    if tables.kind == BARE:
+        count = hold = _bare_spans(tables, token, spans)
+    elif tables.kind == ENDS:
+        _spans_at_ends(tables, token, label_token, length, spans)
+    else:
+        spans, hold, cost, lost = _spans(tables, token, word, label_token, how)
+    for k in range(count):
+        one, first, last = words[k], np.int64(spans[k, 0]), np.int64(spans[k, 1])
+        one.word = SPELLED if tables.kind == BARE else word[k]
+        one.first_token, one.last_token = first, last
+        if first < last:
+            one.start_frame, one.end_frame = start[first], end[last - 1]
+        else:  # a word with no token stands where its label does
+            one.start_frame = one.end_frame = label_frame[k]
+        # As `round(seconds, SECONDS_DIGITS)` of NumPy.
+        one.start_s = np.rint(one.start_frame * shift * _EACH_MICROSECOND)
+        one.end_s = np.rint(one.end_frame * shift * _EACH_MICROSECOND)
+        one.start_s /= _EACH_MICROSECOND
+        one.end_s /= _EACH_MICROSECOND
+    return count, hold, cost, lost
+
+
+@jit
+def cut_partial(handle, path, whole, word, length, shift, before):
+    """Cut a path into words that cannot change, and others; see `Cutter.partial`.
+
+    `whole`: first tokens and labels that cannot change. `before`: cost and `lost` of
+    the cut before. Returns the words, how many are settled, the tokens of these, their
+    cost, `lost`, and the end of the last token of the others that is no filler, or 0.
+    """
+    tables, num_tokens, num_labels = opened(handle), len(path[0]), len(word)
+    words = new_words(num_tokens if tables.kind == BARE else num_labels)
+    hold, taken, cost, lost = np.int64(0), np.int64(0), before[0], before[1]
+    if tables.kind == ALIGNED:
+        t, w = min(whole[0], num_tokens), min(whole[1], num_labels)
+        _, settled, new_cost, now_lost = _cut_path(
+            *(tables, _part(path, 0, t, 0, w), word[:w], length[:w], shift),
+            *((False, True, cost, lost), words),
+        )
+        if settled > 0:
+            hold, cost, lost = np.int64(settled), new_cost, now_lost
+            taken = np.int64(words[hold - 1].last_token)
+        rest = _part(path, taken, num_tokens, hold, num_labels)
+        for i in range(len(rest[4])):
+            rest[4][i] -= taken
+        count, _, _, _ = _cut_path(
+            *(tables, rest, word[hold:], length[hold:], shift),
+            *((False, False, cost, lost), words[hold:]),
+        )
+        count += hold
+        for k in range(hold, count):
+            words[k].first_token += taken
+            words[k].last_token += taken
+    else:
+        count, _, _, _ = _cut_path(
+            tables, path, word, length, shift, (False, False, cost, lost), words
+        )
+        hold, taken = _num_settled(tables, path[0], words[:count], whole[0])
+    end = np.int64(0)
+    for i in range(taken, num_tokens):
+        if not tables.filler[path[0][i]]:
+            end = np.int64(path[2][i])
+    return words[:count], hold, taken, cost, lost, end
+
+
+@jit
+def _num_settled(tables, token, words, num_whole):
+    """How many words lie within the first tokens for good, and their tokens."""
+    hold = np.int64(0)
+    for i in range(len(words)):
+        if tables.kind == ENDS:  # the label of a word is with the token after it
+            hold += np.int64(words[i].last_token < num_whole)
         else:
-            words[at : at + hold] = word[w:behind_w]
-            splits[i + 1] = at + hold
-            labels = label_token[w:behind_w]
-            if tables.kind == ENDS:
-                _spans_at_ends(tables, spoken, labels, length[w:behind_w], spans[at:])
-            else:
-                how = complete[i], may_continue, before[1], before[2]
-                of_path, hold, cost, lost = _spans(
-                    tables, spoken, word[w:behind_w], labels, how
-                )
-                copy_columns(of_path, spans[at:])
-        for k in range(at, splits[i + 1]):
-            spans[k, 0] += t
-            spans[k, 1] += t
-            if spans[k, 0] < spans[k, 1]:
-                frames[k, 0] = start[spans[k, 0]]
-                frames[k, 1] = end[spans[k, 1] - 1]
-            else:  # a word with no token stands where its label does
-                frames[k, 0] = frames[k, 1] = label_frame[w + k - at]
-            for side in range(2):
-                # As `round(seconds, SECONDS_DIGITS)` of NumPy.
-                microseconds = np.rint(frames[k, side] * shift * _EACH_MICROSECOND)
-                times[k, side] = microseconds / _EACH_MICROSECOND
-    count = splits[len(complete)]
-    arrays = words[:count], spans[:count], frames[:count], times[:count], splits
-    return arrays, hold, cost, lost
+            hold += np.int64(words[i].first_token < num_whole)
+    if tables.kind == BARE:
+        last = token[num_whole - 1] if num_whole else 0
+        if tables.alone or num_whole == 0 or tables.filler[last]:
+            return hold, np.int64(num_whole)  # separators after a word belong to it
+        hold -= 1  # the last word may continue
+    return hold, np.int64(words[hold - 1].last_token) if hold else np.int64(0)
 
 
 @jit

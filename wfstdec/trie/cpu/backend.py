@@ -38,9 +38,10 @@ from wfstdec.search.paths.tokens import (
     OPEN_PRON,
     PartialPath,
     Path,
+    Paths,
     Settled,
+    columns_of_rows,
     path_of_rows,
-    paths_of_rows,
 )
 from wfstdec.search.threads import (
     CallBudget,
@@ -258,8 +259,9 @@ class FoundPaths(NamedTuple):
         """Read the paths of each utterance, best first."""
         ends, found = self.paths[: self.at[arrays.NUM_PATHS]], []
         splits = np.append(ends["first"], self.at[arrays.NUM_ROWS])
-        read = paths_of_rows(self.rows, splits, ends["pron"].astype(np.int64))
-        given = iter(zip(read, ends.tolist(), strict=True))
+        of_rows = columns_of_rows(self.rows, splits, ends["pron"].astype(np.int64))
+        read = Paths(*of_rows, ends)
+        given = zip(map(read.tokens, range(len(ends))), ends.tolist(), strict=True)
         for i, outcome in enumerate(self.outcomes.tolist()):
             base, _, count, frames, died, complete = outcome
             paths = []

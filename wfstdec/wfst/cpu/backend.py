@@ -24,7 +24,7 @@ from wfstdec.graph.overlay import make_overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.handles import Handle
 from wfstdec.jit.records import WeakCache
-from wfstdec.search.paths.tokens import Path
+from wfstdec.search.paths.tokens import Paths
 from wfstdec.search.paths.traceback import Rule, read_paths
 from wfstdec.search.threads import SEGMENTS, CallBudget, HostBackend, check
 from wfstdec.text.vocabulary import OovWords
@@ -79,7 +79,7 @@ class CpuBackend(HostBackend):
         boosts: CompiledBoosts,
         pace: CallBudget,
         names: Sequence[int] = (),
-    ) -> list[Path]:
+    ) -> Paths:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
         # An error without an utterance is at least one of this group.
         with naming(next(iter(names), 0)):
@@ -137,7 +137,7 @@ class RowSearch:
         utterances: Sequence[np.ndarray],
         inputs: Handle[Inputs],
         pace: CallBudget,
-    ) -> list[Path]:
+    ) -> Paths:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
         state = self.memory.states.take()
         scratch = self.memory.scratches.take(len(state.value.record))
@@ -160,12 +160,4 @@ class RowSearch:
                 scratch, state = grown(status, scratch, state)
         self.memory.scratches.give(scratch)
         self.memory.states.give(state)
-        ends = group.ends
-        first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
-        read = read_paths(self.rule_of(inputs), group.steps, first, count)
-        return [
-            Path(tokens, graph + rest, acoustic, cost, bool(final), frames, died)
-            for (tokens, graph, acoustic), (cost, rest, _, _, frames, died, final) in (
-                zip(read, ends.tolist(), strict=True)
-            )
-        ]
+        return read_paths(self.rule_of(inputs), group.steps, group.ends)

@@ -21,8 +21,8 @@ from wfstdec.jit import inlined, jit, kernel
 from wfstdec.jit.handles import Handle, float_rows, opened
 from wfstdec.jit.records import Pool, record
 from wfstdec.search.logprobs import penalised
-from wfstdec.search.paths.tokens import PartialPath, Path
-from wfstdec.search.paths.traceback import History, Rule
+from wfstdec.search.paths.tokens import PATH_END, PartialPath, Path
+from wfstdec.search.paths.traceback import STEP, History, Rule
 from wfstdec.wfst.cpu.arrays import (
     EPSILON_ARC,
     FROM_TOKEN,
@@ -188,17 +188,11 @@ class CpuSearch:
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
         _, cost, final_cost = self._fold(ends=True)
-        final = bool(final_cost < np.inf)
-        tokens, graph_cost, acoustic_cost = self._history.read(0)
-        path = Path(
-            tokens,
-            graph_cost=graph_cost + (final_cost if final else 0.0),
-            acoustic_cost=acoustic_cost,
-            search_cost=float(self._state.value.progress["base"][0]) + cost,
-            reached_final=final,
-            num_frames=int(self._frames[0]),
-            died_at_frame=int(self._died[0]),
-        )
+        end, final = np.zeros(1, PATH_END), bool(final_cost < np.inf)
+        end["reached_final"], end["graph_cost"] = final, final_cost if final else 0.0
+        end["search_cost"] = self._state.value.progress["base"] + cost
+        end["num_frames"], end["died_at_frame"] = self._frames, self._died
+        path = self._history.read(0, end)
         self._memory.states.give(self._state)
         return path
 
@@ -264,10 +258,6 @@ STEPS_PER_FRAME = 2
 """Initial capacity for the arcs of paths, per frame."""
 GROW_STEPS = -1
 """Further status of `search_rows`: no room for a path."""
-STEP = record("u4 arc", "f4 acoustic")
-"""Arc of a path, and its unscaled acoustic cost."""
-END = record("f8 search_cost final_cost", "i8 first count frames died final")
-"""Result of an utterance; `first`, `count`: its path in the steps, last arc first."""
 AT = record("i8 utterance frame steps left")
 """Where a group is: utterance and frame to continue at, steps so far, frames that the
 call may still search."""
@@ -277,18 +267,18 @@ class Group(NamedTuple):
     """Whole utterances, and room for their results."""
 
     utterances: np.ndarray  # int64 [B, 3]: address and shape of each one's log-probs
-    ends: np.ndarray  # END [B]
-    steps: np.ndarray  # STEP [M]
+    ends: np.ndarray  # PATH_END [B], graph costs being those of final states
+    steps: np.ndarray  # STEP [M], of each path the last one first
     at: np.ndarray  # AT [1]
 
 
 def new_group(utterances: Sequence[np.ndarray]) -> Group:
     """A group of log-probs, float32 [T, V], C order, which must stay where they are."""
     assert all(x.flags.c_contiguous and x.dtype == np.float32 for x in utterances)
-    placed = [(one.ctypes.data, *one.shape) for one in utterances]
+    placed = [(one.__array_interface__["data"][0], *one.shape) for one in utterances]
     return Group(
         np.array(placed, np.int64).reshape(-1, 3),
-        np.zeros(len(placed), END),
+        np.zeros(len(placed), PATH_END),
         np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP),
         np.zeros(1, AT),
     )
@@ -376,12 +366,12 @@ def _end(search, logprobs, end, steps, first):
             frame, behind = frame - 1, int64(one.ended)
         length, node = length + 1, one.before
     end.search_cost = progress.base + np.float64(cost)
-    end.final_cost = 0.0
+    end.graph_cost = 0.0
     if final:
-        end.final_cost = np.float64(rows.final_cost[entries[best].state])
+        end.graph_cost = np.float64(rows.final_cost[entries[best].state])
     end.first, end.count = first, length - first
-    end.frames, end.died = progress.frames, progress.died
-    end.final = int64(final)
+    end.num_frames, end.died_at_frame = progress.frames, progress.died
+    end.reached_final = int64(final)
     return True
 
 

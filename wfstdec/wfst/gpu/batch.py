@@ -25,7 +25,7 @@ from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.overlay import Overlay
 from wfstdec.lattice.arrays import ARC, STATE
 from wfstdec.lm import kernels as lm_kernels
-from wfstdec.search.paths.tokens import PartialPath, Path, PathTokens
+from wfstdec.search.paths.tokens import PATH_END, PartialPath, Path
 from wfstdec.search.paths.traceback import History
 from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 from wfstdec.wfst import lattice_pack
@@ -129,25 +129,31 @@ class DeviceBatch(Batch):
             self._begin()
             capacity = self.utterances["frames"].astype(np.int64)
             capacity = _STEPS_PER_FRAME * capacity + 16
-            tokens = self._read_tokens(np.arange(len(self.utterances)), capacity)
+            paths = self._read_paths(np.arange(len(self.utterances)), capacity)
             length = self.utterances["path_length"].astype(np.int64)
             longer = np.flatnonzero(length > capacity)
             for i, one in zip(
-                longer, self._read_tokens(longer, length[longer]), strict=True
+                longer, self._read_paths(longer, length[longer]), strict=True
             ):
-                tokens[i] = one
+                paths[i] = one
         self._release()
-        return self._paths(tokens)
+        return paths
 
-    def _read_tokens(
-        self, which: np.ndarray, capacity: np.ndarray
-    ) -> list[tuple[PathTokens, float, float]]:
+    def _read_paths(self, which: np.ndarray, capacity: np.ndarray) -> list[Path]:
         """Read the paths of some utterances; empty where `capacity` is too small."""
         if len(which) == 0:
             return []
         steps, first = self._find_paths(which, capacity)
-        count = self.utterances["path_length"][which].astype(np.int64)
-        return self._oov.read(which, steps, first, count * (count <= capacity))
+        found, ends = self.utterances[which], np.zeros(len(which), PATH_END)
+        final, died = found["reached_final"] != 0, found["died"].astype(np.int64)
+        states = found["end_state"][final]  # others may be within an OOV word
+        ends["graph_cost"][final] = self._device_graph.graph.final_cost[states]
+        ends["search_cost"] = found["base"] + found["end_cost"].astype(np.float64)
+        ends["reached_final"], ends["num_frames"] = final, found["frames"]
+        ends["died_at_frame"] = np.where(died == NONE, -1, died)
+        count = found["path_length"].astype(np.int64)
+        ends["first"], ends["count"] = first, count * (count <= capacity)
+        return self._oov.read(which, steps, ends)
 
     def _find_paths(
         self, which: np.ndarray, capacity: np.ndarray
@@ -162,25 +168,6 @@ class DeviceBatch(Batch):
         grid = Grid("best_paths", len(which), 0, self._variant.macros, threads)
         self._launch(grid, which)
         return self._device.download(buffer, d.STEP), starts[:-1]
-
-    def _paths(self, read: list[tuple[PathTokens, float, float]]) -> list[Path]:
-        """Paths, with the costs and frames of their records."""
-        found = self.utterances
-        final, died = found["reached_final"] != 0, found["died"].astype(np.int64)
-        tokens, graph_cost, acoustic_cost = zip(*read, strict=True)
-        final_cost = np.zeros(len(found))
-        ends = found["end_state"][final]  # others may be within an OOV word
-        final_cost[final] = self._device_graph.graph.final_cost[ends]
-        columns = (
-            np.array(graph_cost) + final_cost,
-            np.array(acoustic_cost),
-            found["base"] + found["end_cost"].astype(np.float64),
-            final,
-            found["frames"],
-            np.where(died == NONE, -1, died),
-        )
-        lists = (column.tolist() for column in columns)
-        return list(map(Path, tokens, *lists))
 
 
 class DeviceSession(DeviceBatch, Session):
@@ -217,18 +204,13 @@ class DeviceSession(DeviceBatch, Session):
         )
         # Memory first: others that wait for it need not wait for the path.
         self._release()
-        tokens, graph_cost, acoustic_cost = self._history.read(at)
+        end = np.zeros(1, PATH_END)
         if final:
-            graph_cost += float(final_costs[frontier[at]["state"]])
-        return Path(
-            tokens,
-            graph_cost,
-            acoustic_cost,
-            search_cost=float(one["base"]) + float(cost),
-            reached_final=final,
-            num_frames=int(one["frames"]),
-            died_at_frame=-1 if survived else int(one["died"]),
-        )
+            end["graph_cost"] = final_costs[frontier[at]["state"]]
+        end["search_cost"] = float(one["base"]) + float(cost)
+        end["reached_final"], end["num_frames"] = final, one["frames"]
+        end["died_at_frame"] = -1 if survived else int(one["died"])
+        return self._history.read(at, end)
 
     def fold(self) -> np.ndarray:
         """Fold the trace on the host; the frontier, ENTRY [F]."""

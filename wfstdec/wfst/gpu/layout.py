@@ -7,9 +7,9 @@ of_batch.records, of_batch.read(...)                  # what kernels read; paths
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +25,13 @@ from wfstdec.graph import arcs
 from wfstdec.graph.overlay import Overlay, make_overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.records import WeakCache
-from wfstdec.search.paths.tokens import PathTokens
+from wfstdec.search.paths.tokens import Path
 from wfstdec.search.paths.traceback import Rule, read_paths, rule_of
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OovWords
 from wfstdec.wfst.options import SearchParams
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = pathlib.Path(__file__).parent / "kernels"
 
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS = range(6)
 """Values of `UTTERANCE.status` after a launch."""
@@ -265,18 +265,17 @@ class BatchOverlays:
         return self._rule if overlay is None else self._rule._replace(oov=overlay.arcs)
 
     def read(
-        self, which: np.ndarray, steps: np.ndarray, first: np.ndarray, count: np.ndarray
-    ) -> list[tuple[PathTokens, float, float]]:
+        self, which: np.ndarray, steps: np.ndarray, ends: np.ndarray
+    ) -> list[Path]:
         """`read_paths` of the utterances `which`, each by its own rule."""
         groups: dict[int, list[int]] = {}  # utterances with the same words together
         for at, i in enumerate(which.tolist()):
             groups.setdefault(id(self.overlays[i]), []).append(at)
-        tokens: dict[int, tuple[PathTokens, float, float]] = {}
+        paths: dict[int, Path] = {}
         for group in groups.values():
-            rule = self.rule(int(which[group[0]]))
-            read = read_paths(rule, steps, first[group], count[group])
-            tokens.update(zip(group, read, strict=True))
-        return [tokens[at] for at in range(len(which))]
+            read = read_paths(self.rule(int(which[group[0]])), steps, ends[group])
+            paths.update(zip(group, read, strict=True))
+        return [paths[at] for at in range(len(which))]
 
 
 class DeviceGraph:
