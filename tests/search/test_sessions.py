@@ -31,7 +31,7 @@ def test_silence_adds_nothing_to_a_session(backend):
         assert (partial.text, partial.num_settled) == ("A", 0)
         assert sessions.partial(session) is partial
         if backend == "cpu":
-            nodes = int(search._state.value.progress["nodes"][0]) - 1
+            nodes = int(search.state.value.progress["nodes"][0]) - 1
         else:
             nodes = int(search.utterances[0]["trace_count"])
         kept.add((nodes, len(search._history.state[1])))

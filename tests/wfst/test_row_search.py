@@ -90,7 +90,7 @@ def test_a_long_session_keeps_few_nodes_and_frames(monkeypatch):
     for part in np.split(x, [5, 700, 701]):
         search_in_chunks.advance(part)
     assert len(search_in_chunks._kept) == 200
-    assert len(search_in_chunks._state.value.nodes) < 3000
+    assert len(search_in_chunks.state.value.nodes) < 3000
     expected = search(ReferenceBackend(graph), options, x)
     assert bits(search_in_chunks.finish()) == bits(expected)
 

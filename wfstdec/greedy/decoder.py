@@ -210,7 +210,7 @@ def _paths(search: Search, state: UtteranceState) -> Paths:
     ends["died_at_frame"] = now["died_at_frame"]
     now["tokens"].cumsum(out=splits[1:])
     tokens = without_labels(state.tokens[: splits[-1]].T.copy())
-    return Paths(tokens, splits, np.zeros_like(splits), ends)
+    return Paths(ends, tokens, splits, np.zeros_like(splits))
 
 
 class CpuSearch:

@@ -117,8 +117,20 @@ def opened(typing_context: Any, handle: Any) -> Any:
 
 
 @intrinsic
+def at_address(typing_context: Any, handle: Any, address: Any) -> Any:
+    """The handle that has an address, int64, and the type of another; None for None."""
+    if handle == types.none:
+        return handle(handle, address), lambda context, *_: context.get_dummy_value()
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[1], _WORD.as_pointer())
+
+    return handle(handle, address), generate
+
+
+@intrinsic
 def float_rows(typing_context: Any, words: Any) -> Any:
-    """The array float32 [T, V] whose address and shape are `words`, int64 [3]."""
+    """The array float32 [T, V] whose address and shape `words` begin with, int64."""
     kind = types.Array(types.float32, 2, "C")
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -95,7 +95,7 @@ def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
         raise ShapeError(
             f"logprobs has {array.ndim} axes {array.shape}, expected [T, V]", i
         )
-    if not np.issubdtype(array.dtype, np.floating):
+    if np.dtype(array.dtype).kind != "f":
         raise ShapeError(
             f"logprobs is {array.dtype}, expected a floating-point type", i
         )

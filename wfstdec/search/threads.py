@@ -136,8 +136,8 @@ class DeferredSignals:
 class CallBudget:
     """Number of frames of a kernel call, so that it takes about `PART_S`."""
 
-    def __init__(self) -> None:
-        self.frames = FIRST_FRAMES
+    def __init__(self, frames: int = FIRST_FRAMES) -> None:
+        self.frames = frames
 
     def note(self, frames: int, seconds: float) -> None:
         """Adapt to the duration of a call."""
@@ -173,6 +173,8 @@ def pass_through(search: Any, chunk: Any, pace: CallBudget) -> None:
 
 GROUP = 16
 """Most utterances of a call: kernels are compiled for this number."""
+SESSIONS = 256
+"""Most sessions of a call."""
 _NOTHING = np.zeros((0, 0), np.float32)
 _Given = TypeVar("_Given")
 _Item = TypeVar("_Item")
@@ -285,6 +287,7 @@ class HostBackend(ABC):
         read: Read | None = None,
     ) -> list[Any]:
         """Decode whole utterances, in groups, the longest utterance first."""
+        # Equal boost lists are compiled once, and are one object.
         lengths, most = list(map(len, utterances)), 1 if record else GROUP
         groups = groups_of(lengths, boosts, workers.threads, most)
 
@@ -292,7 +295,7 @@ class HostBackend(ABC):
             rows = [with_numbers_checked(utterances[i], i) for i in group]
             given = rows, options, boosts[group[0]]
             if not record:
-                found = self.decode_group(*given, workers.pace, group)
+                found: Any = self.decode_group(*given, workers.pace, group)
                 return found if read is None else read(group, found)
             found = self._decode_each(*given, workers.pace, group, record=True)
             with naming(group[0]):  # the only one
@@ -314,7 +317,7 @@ class HostBackend(ABC):
         boosts: CompiledBoosts,
         pace: CallBudget,
         names: Sequence[int] = (),
-    ) -> list[Any]:
+    ) -> Sequence[Any]:
         """Decode at most `GROUP` whole utterances with the same boosts; one by one."""
         return self._decode_each(utterances, options, boosts, pace, names)
 
@@ -347,16 +350,33 @@ class HostBackend(ABC):
         """Pass searches through a chunk each, as `Backend.advance`."""
         called = range(len(chunks)) if names is None else names
         chunks = list(map(with_numbers_checked, chunks, called))
+        lengths, kinds = list(map(len, chunks)), list(map(self.kind_of, searches))
+        with_frames = groups_of(lengths, kinds, workers.threads, SESSIONS)
 
-        def advance_one(i: int) -> None:
-            if len(chunks[i]):
-                with naming(called[i]):
-                    pass_through(searches[i], chunks[i], workers.pace)
+        def advance_some(group: list[int]) -> None:
+            self.advance_group(
+                *([searches[i] for i in group], [chunks[i] for i in group]),
+                *([called[i] for i in group], workers.pace),
+            )
 
-        order: Sequence[int] = range(len(chunks))
-        if workers.threads > 1:
-            order = longest_first(list(map(len, chunks)))
-        workers.map(advance_one, order)
+        workers.map(advance_some, with_frames)
+
+    def kind_of(self, search: Any) -> Any:
+        """An object that searches share which `advance_group` may have together."""
+        return self
+
+    def advance_group(
+        self,
+        searches: Sequence[Any],
+        chunks: Sequence[np.ndarray],
+        names: Sequence[int | str],
+        pace: CallBudget,
+    ) -> None:
+        """Pass searches of one kind through a chunk each; one by one."""
+        for search, chunk, name in zip(searches, chunks, names, strict=True):
+            if len(chunk):
+                with naming(name):
+                    pass_through(search, chunk, pace)
 
 
 def _made_again(backend: Callable[[Any], Any], searched: Any) -> Any:
@@ -379,15 +399,14 @@ def longest_first(lengths: Sequence[int]) -> list[int]:
 
 
 def groups_of(
-    lengths: Sequence[int], boosts: Sequence[CompiledBoosts], threads: int, most: int
+    lengths: Sequence[int], kinds: Sequence[Any], threads: int, most: int
 ) -> list[list[int]]:
-    """Groups of utterances with the same boosts, about four for each thread."""
+    """Groups of utterances of one kind, by identity; about four for each thread."""
     enough = sum(lengths) / (4 * threads)
     groups: list[list[int]] = []
     begun: dict[int, tuple[list[int], int]] = {}  # group and its frames
     for i in longest_first(lengths):
-        # Equal lists are compiled once, and are one object.
-        key = id(boosts[i])
+        key = id(kinds[i])
         group, frames = begun.get(key, ([], 0))
         if group and (len(group) == most or frames + lengths[i] > enough):
             group, frames = [], 0

@@ -325,6 +325,7 @@ class Engine:
                 return
             try:
                 sessions.advance(chunks)
+                sessions.partials(list(chunks))  # streams then find them made
             except Exception:  # one by one, where one of them fails
                 for session, stream in under_way.items():
                     given = stream, session, chunks[session]

@@ -75,9 +75,10 @@ class Reader(Generic[_Found]):
         self, found: Sequence[_Found], boosts: Sequence[Any]
     ) -> list[Hypothesis]:
         """Read many together, whose boosts add the same words as the reader's."""
+        paths: Sequence[Any] = found
         if not isinstance(found, Paths):
-            found = list(map(self.best, found))
-        return self.read(found, boosts)
+            paths = list(map(self.best, found))
+        return self.read(paths, boosts)
 
     def read(
         self, paths: Sequence[Path], boosts: Sequence[Any] | None = None

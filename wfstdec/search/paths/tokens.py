@@ -60,14 +60,16 @@ class Path(NamedTuple):
     died_at_frame: int  # the frame that nothing survived, or -1
 
 
-class Paths(Sequence[Path]):
+class Paths(Sequence[Any]):
     """Paths in common arrays, one behind the other."""
 
     # `token_splits`, `label_splits`: where those of each path begin, int64 [P + 1].
     # `ends`: PATH_END [P].
     __slots__ = "columns", "ends", "label_splits", "token_splits"
 
-    def __init__(self, columns: Any, token_splits: Any, label_splits: Any, ends: Any):
+    def __init__(
+        self, ends: Any, columns: Any, token_splits: Any, label_splits: Any
+    ) -> None:
         self.columns, self.ends = PathTokens(*columns), ends
         self.token_splits, self.label_splits = token_splits, label_splits
 
@@ -86,10 +88,10 @@ class Paths(Sequence[Path]):
         """Join the tokens and labels of paths."""
         if len(paths) == 1:
             [one] = paths
-            return cls(one, *(np.array([0, len(one[at])]) for at in (0, 3)), ends)
+            return cls(ends, one, *(np.array([0, len(one[at])]) for at in (0, 3)))
         columns = list(zip(*paths, strict=True)) or [(NO_TOKENS.token,)] * 6
         splits = (np.cumsum([0, *map(len, columns[at])]) for at in (0, 3))
-        return cls(map(np.concatenate, columns), *splits, ends)
+        return cls(ends, map(np.concatenate, columns), *splits)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -127,7 +129,7 @@ def path_of_rows(rows: np.ndarray, last_pron: int = NO_PRON) -> PathTokens:
 
 @jit
 def columns_of_rows(rows, splits, last_pron):
-    """The first three arguments of `Paths`, of a search of tokens.
+    """The last three arguments of `Paths`, of a search of tokens.
 
     `rows`: int32 [N, 4], token, first frame, one behind the last frame, pronunciation
     that ended before the token or `NO_PRON`. `splits`: int64 [P + 1], where each path

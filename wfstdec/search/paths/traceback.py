@@ -211,9 +211,9 @@ def settle_events(progress, tips, events, settled):
 
 
 @jit
-def read_from(since, rule, progress, settled, events, tips):
-    """The first result of `read_histories` of a tip, without its first ones."""
-    now = progress[0]
+def read_from(since, rule, progress, settled, events, tips, root):
+    """The tokens and words of a tip since the given ones; see `PartialPath`."""
+    now, tip = progress[0], tips[root : root + 1]
     if since[0] < now.tokens_before or since[1] < now.labels_before:
         now.first = now.tokens_before = now.labels_before = 0
     while now.first < now.settled:  # what was read for the last time
@@ -226,7 +226,8 @@ def read_from(since, rule, progress, settled, events, tips):
     skip = since[0] - now.tokens_before, since[1] - now.labels_before
     beginning = settled[now.first : now.settled]
     steps, ends = new_steps(0), np.zeros(1, PATH_END)
-    return read_histories(rule, beginning, events, tips, steps, ends, skip)[0]
+    path = read_histories(rule, beginning, events, tip, steps, ends, skip)[0]
+    return path, max(now.whole - since[0], 0), now.labels
 
 
 @jit
@@ -234,7 +235,7 @@ def read_histories(rule, settled, events, tips, steps, ends, skip):
     """Pass tips through the steps of whole paths: see `read_paths`.
 
     `settled`: EVENT, what all begin with. `skip`: first tokens and words of each that
-    are left out. Returns the first three arguments of `Paths`.
+    are left out. Returns the last three arguments of `Paths`.
     """
     paths, total, most, shared = len(ends), np.int64(0), np.int64(0), len(settled)
     for i in range(paths):
@@ -362,19 +363,15 @@ class History:
             *(self._rule, self._settled[:settled], self._events, tip, NO_STEPS),
             *(end, (0, 0)),
         )
-        return Paths(*read, end)[0]
+        return Paths(end, *read)[0]
 
     def look(
         self, root: int, since: tuple[int, int], num_frames: int, final_cost: float
     ) -> PartialPath:
         """How far a tip has come; `since`: settled tokens and words to skip."""
-        tip, progress = self._tips[root : root + 1], self._progress
-        path = read_from(
-            *(since, self._rule, progress, self._settled, self._events, tip)
-        )
-        labels, whole = progress[["labels", "whole"]].item()
-        num_whole = max(0, whole - since[0])
-        return PartialPath(PathTokens(*path), num_whole, labels, num_frames, final_cost)
+        events = self._progress, self._settled, self._events, self._tips
+        path, whole, labels = read_from(since, self._rule, *events, root)
+        return PartialPath(PathTokens(*path), whole, labels, num_frames, final_cost)
 
     @property
     def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:
@@ -390,7 +387,7 @@ def read_paths(
     `steps`: STEP, of all paths, the last of each first. `ends`: PATH_END [P].
     """
     rule, events, tips = History(rule, first_frame).state
-    return Paths(*read_histories(rule, events, events, tips, steps, ends, (0, 0)), ends)
+    return Paths(ends, *read_histories(rule, events, events, tips, steps, ends, (0, 0)))
 
 
 _AT_NODE, _NODE = record("u4 node"), record("u4 previous arc", "f4 acoustic")

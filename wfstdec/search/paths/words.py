@@ -87,6 +87,7 @@ class Tables(NamedTuple):
     kind: int
     open_word: int  # the word id of open words, -1 for none
     token_cost: float  # of open words
+    alone: bool  # whether each bare token is a word
     word_splits: np.ndarray  # int32 [words + 1], the pronunciations of each word
     splits: np.ndarray  # int32 [P + 1]
     tokens: np.ndarray  # int32
@@ -94,7 +95,6 @@ class Tables(NamedTuple):
     filler: np.ndarray  # bool [V], tokens that may stand between words
     begins: np.ndarray  # bool [V], tokens that may begin an open word; if `BARE`, do
     extends: np.ndarray  # bool [V], tokens that may follow inside one
-    alone: bool  # whether each bare token is a word
 
 
 class Cutter:
@@ -120,8 +120,8 @@ class Cutter:
             kind,
             int(open_word.word) if open_word and prons is None else SPELLED,
             float(open_word.token_cost) if open_word else 0.0,
+            kind == BARE and bool(spells[0].all()),
             *map(read_only, (*arrays, *spells)),
-            alone=kind == BARE and bool(spells[0].all()),
         )
         self._handle = Handle(self._tables)
         self._spelling = spelling
@@ -238,6 +238,8 @@ class Cutter:
         return [text for text in texts if text], np.array(at, np.int64)
 
     def _timed(self, words: Words, first: int, end: int) -> list[Word]:
+        if first == end:
+            return []
         texts, at = self._read(words, first, end)
         rows = words.rows[at]
         columns = [rows[name].tolist() for name in Word._fields[1:-1]]

@@ -260,7 +260,7 @@ class FoundPaths(NamedTuple):
         ends, found = self.paths[: self.at[arrays.NUM_PATHS]], []
         splits = np.append(ends["first"], self.at[arrays.NUM_ROWS])
         of_rows = columns_of_rows(self.rows, splits, ends["pron"].astype(np.int64))
-        read = Paths(*of_rows, ends)
+        read = Paths(ends, *of_rows)
         given = zip(map(read.tokens, range(len(ends))), ends.tolist(), strict=True)
         for i, outcome in enumerate(self.outcomes.tolist()):
             base, _, count, frames, died, complete = outcome

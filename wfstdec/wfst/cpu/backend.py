@@ -10,7 +10,6 @@ The graph and each boost list are laid out for the kernels here, once.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -24,27 +23,26 @@ from wfstdec.graph.overlay import make_overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.handles import Handle
 from wfstdec.jit.records import WeakCache
-from wfstdec.search.paths.tokens import Paths
-from wfstdec.search.paths.traceback import Rule, read_paths
-from wfstdec.search.threads import SEGMENTS, CallBudget, HostBackend, check
+from wfstdec.search.paths.tokens import PATH_END, Paths
+from wfstdec.search.paths.traceback import STEP, Rule, read_paths
+from wfstdec.search.threads import SEGMENTS, CallBudget, HostBackend
 from wfstdec.text.vocabulary import OovWords
-from wfstdec.wfst.cpu.arrays import OK, twice
 from wfstdec.wfst.cpu.boosts import FIRST_TOKEN
 from wfstdec.wfst.cpu.oov import RowOverlay, row_overlay, with_slots
 from wfstdec.wfst.cpu.recording import RecordingSearch
 from wfstdec.wfst.cpu.rows import row_graph_of, rule_of_rows, words_by_row
 from wfstdec.wfst.cpu.search import (
-    GROW_STEPS,
+    STEPS_PER_FRAME,
     CpuSearch,
     Inputs,
     RowMemory,
-    grown,
+    Searched,
     new_group,
-    search_rows,
+    search_chunks,
+    search_group,
 )
 from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
 
-_NO_FRAMES = np.zeros((0, 0), np.float32)
 _laid_out: Any = lru_cache(maxsize=64)(Handle)  # of parameters
 
 
@@ -85,6 +83,29 @@ class CpuBackend(HostBackend):
         with naming(next(iter(names), 0)):
             rows = self.on_rows
             return rows.decode(utterances, rows.inputs_of(options, boosts), pace)
+
+    def kind_of(self, search: CpuSearch) -> Any:
+        """The type of a search's inputs."""
+        return search.inputs._numba_type_
+
+    def advance_group(
+        self,
+        searches: Sequence[CpuSearch],
+        chunks: Sequence[np.ndarray],
+        names: Sequence[int | str],
+        pace: CallBudget,
+    ) -> None:
+        """Pass searches of one kind through a chunk each; most in one call."""
+        together: list[int] = []
+        others: list[int] = []
+        for i, (search, chunk) in enumerate(zip(searches, chunks, strict=True)):
+            fits = search.record is None and 0 < len(chunk) <= search.room
+            (together if fits else others).append(i)
+        if together:
+            some = [searches[i] for i in together], [chunks[i] for i in together]
+            search_chunks(*some, pace)
+        for i in others:
+            super().advance_group([searches[i]], [chunks[i]], [names[i]], pace)
 
     @property
     def on_rows(self) -> RowSearch:
@@ -139,25 +160,11 @@ class RowSearch:
         pace: CallBudget,
     ) -> Paths:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
-        state = self.memory.states.take()
-        scratch = self.memory.scratches.take(len(state.value.record))
-        group = new_group(utterances)
-        work, at = Handle(group), group.at[0]
-        while True:
-            at["left"], began = pace.frames, time.perf_counter()
-            status, _ = search_rows(inputs, scratch, state, None, _NO_FRAMES, 0, work)
-            if status == OK:
-                seconds = time.perf_counter() - began
-                pace.note(pace.frames - int(at["left"]), seconds)
-                if at["utterance"] == len(utterances):
-                    break
-                # Signals are handled between calls, whose duration `pace` limits.
-                check()
-            elif status == GROW_STEPS:
-                group = group._replace(steps=twice(group.steps))
-                work = Handle(group)
-            else:
-                scratch, state = grown(status, scratch, state)
-        self.memory.scratches.give(scratch)
-        self.memory.states.give(state)
+        one = [Searched(self.memory)] * len(utterances)
+        group = new_group(one, [inputs] * len(utterances), utterances)._replace(
+            ends=np.zeros(len(utterances), PATH_END),
+            steps=np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP),
+        )
+        group = search_group(one, inputs, group, pace)
+        self.memory.states.give(one[0].state)
         return read_paths(self.rule_of(inputs), group.steps, group.ends)

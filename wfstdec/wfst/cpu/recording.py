@@ -48,7 +48,7 @@ def shrink(inputs, scratch, state, lattice, limit, line):
 class RecordingSearch(CpuSearch):
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
-    _record: Handle[LatticeRecord]
+    record: Handle[LatticeRecord]
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class RecordingSearch(CpuSearch):
     ) -> None:
         super().__init__(rule, inputs, memory)
         self._most = max(self._most, KEPT)
-        self._record, self._lattice = memory.recordings.take()
-        self._record.value.progress[:] = self._lattice.value.progress[:] = 0
-        self._record.value.progress["limit"] = options.beam_of_lattice
+        self.record, self._lattice = memory.recordings.take()
+        self.record.value.progress[:] = self._lattice.value.progress[:] = 0
+        self.record.value.progress["limit"] = options.beam_of_lattice
         self._start = 0  # frame of the first state
         self._noted = 0  # frames before the recorded ones
         self._many_nodes = FEW_NODES
@@ -71,7 +71,7 @@ class RecordingSearch(CpuSearch):
         self._begin()
         arrays = self._read(self._start)
         recorded = RecordedLattice(super().finish(), *arrays)
-        self._memory.recordings.give((self._record, self._lattice))
+        self.memory.recordings.give((self.record, self._lattice))
         return recorded
 
     def settle(self, shortest: int) -> list[RecordedLattice]:
@@ -100,19 +100,19 @@ class RecordingSearch(CpuSearch):
     def _read(self, first_frame: int = -1) -> list[np.ndarray]:
         """Turn records into states and arcs; where the utterance ends, the lattice."""
         self._make_room()
-        scratch = self._memory.scratches.take(len(self._state.value.record))
+        scratch = self.memory.scratches.take(len(self.state.value.record))
         try:
             while True:
                 lattice = self._lattice.value
                 nodes, arcs, *found = read(
-                    *(self._inputs, scratch, self._state, self._record, self._lattice),
+                    *(self.inputs, scratch, self.state, self.record, self._lattice),
                     *((self._kept, self._first, self._noted), first_frame),
                 )
                 if nodes <= len(lattice.number) and arcs <= len(lattice.arcs):
                     break
                 self._make_room(nodes, arcs)
         finally:
-            self._memory.scratches.give(scratch)
+            self.memory.scratches.give(scratch)
         self._noted = self._last
         num_nodes = lattice.progress["nodes"]
         if num_nodes[0] > self._many_nodes:
@@ -122,28 +122,25 @@ class RecordingSearch(CpuSearch):
 
     def _shrink(self, line: int = 0) -> None:
         """Drop what can no longer be part of the lattice, or all before a line."""
-        limit = self._record.value.progress["limit"][0]
-        scratch = self._memory.scratches.take(len(self._state.value.record))
+        limit = self.record.value.progress["limit"][0]
+        scratch = self.memory.scratches.take(len(self.state.value.record))
         try:
-            shrink(self._inputs, scratch, self._state, self._lattice, limit, line)
+            shrink(self.inputs, scratch, self.state, self._lattice, limit, line)
         finally:
-            self._memory.scratches.give(scratch)
+            self.memory.scratches.give(scratch)
 
-    def _advance(
-        self,
-        status: int,
-        scratch: Handle[RowScratch],
-        part: np.ndarray,
-        frame: int,
-    ) -> tuple[int, int]:
-        notes = before = self._record.value
+    def make_room(
+        self, status: int, scratch: Handle[RowScratch], frames: int
+    ) -> Handle[RowScratch]:
+        """Enlarge what the kernel found too small for some frames."""
+        scratch = super().make_room(status, scratch, frames)
+        notes = before = self.record.value
         if status == GROW_NOTES:
             notes = twice(notes)
-        frames = len(part) - frame
-        notes = fitted(notes, scratch.value, self._state.value, frames)
+        notes = fitted(notes, scratch.value, self.state.value, frames)
         if notes is not before:
-            self._record = Handle(notes)
-        return super()._advance(status, scratch, part, frame)
+            self.record = Handle(notes)
+        return scratch
 
     def _make_room(self, nodes: int = 0, arcs: int = 0) -> None:
         """Make room for states and arcs, and for the recorded steps."""
@@ -153,7 +150,7 @@ class RecordingSearch(CpuSearch):
             (_OF_NODES, nodes),
             (("arcs",), arcs),
             (("frames",), lines),
-            (("here", "other"), 2 * len(self._state.value.record)),
+            (("here", "other"), 2 * len(self.state.value.record)),
         ):
             if len(getattr(lattice, names[0])) < size:
                 lattice = lattice._replace(

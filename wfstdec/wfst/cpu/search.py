@@ -10,19 +10,21 @@ the trace is folded into its tips. The log-probs since the last fold are kept, u
 kernel with the same search in it would be as long to compile.
 """
 
+import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import int64, uint32, uint64
 
 from wfstdec.boost.tables import ListedWords, PhraseRows
 from wfstdec.jit import inlined, jit, kernel
-from wfstdec.jit.handles import Handle, float_rows, opened
+from wfstdec.jit.handles import Handle, at_address, float_rows, opened
 from wfstdec.jit.records import Pool, record
 from wfstdec.search.logprobs import penalised
 from wfstdec.search.paths.tokens import PATH_END, PartialPath, Path
 from wfstdec.search.paths.traceback import STEP, History, Rule
+from wfstdec.search.threads import CallBudget, check
 from wfstdec.wfst.cpu.arrays import (
     EPSILON_ARC,
     FROM_TOKEN,
@@ -151,16 +153,30 @@ def fold(inputs, scratch, state, history, chunk, ends):
     return fold_paths(searching(inputs, scratch, state, None), history, chunk, ends)
 
 
-class CpuSearch:
+class Searched:
+    """The state of an utterance under way."""
+
+    record: Handle[LatticeRecord] | None = None
+
+    def __init__(self, memory: RowMemory) -> None:
+        self.memory, self.state = memory, memory.states.take()
+
+    def make_room(
+        self, status: int, scratch: Handle[RowScratch], frames: int
+    ) -> Handle[RowScratch]:
+        """Enlarge what the kernel found too small for some frames."""
+        scratch, self.state = grown(status, scratch, self.state)
+        return scratch
+
+
+class CpuSearch(Searched):
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
-    _record: Handle[LatticeRecord] | None = None
-
     def __init__(self, rule: Rule, inputs: Handle[Inputs], memory: RowMemory) -> None:
-        self._inputs, self._memory = inputs, memory
-        self._state = memory.states.take()
-        restart(self._state.value)
-        progress = self._state.value.progress
+        super().__init__(memory)
+        self.inputs = inputs
+        restart(self.state.value)
+        progress = self.state.value.progress
         self._frames, self._died = progress["frames"], progress["died"]  # int64 [1]
         self._history = History(rule)
         num_tokens = len(inputs.value.rows.repeat_arc)
@@ -171,17 +187,22 @@ class CpuSearch:
     @property
     def counts(self) -> dict[str, int]:
         """Frames done, and the sum of active states over them."""
-        progress = self._state.value.progress[0]
+        progress = self.state.value.progress[0]
         return {name: int(progress[name]) for name in ("frames", "active")}
+
+    @property
+    def room(self) -> int:
+        """Frames that `search_chunks` may search before a fold."""
+        return 0 if self._died[0] >= 0 else self._most - (self._last - self._first)
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Search a chunk, float32 [T, V], C order."""
         first = 0
         while first < len(logprobs) and self._died[0] < 0:
-            if self._last - self._first == self._most:
+            if not self.room:
                 self._fold()
-            part = logprobs[first : first + self._most - (self._last - self._first)]
-            self._search(part)
+            part = logprobs[first : first + self.room]
+            search_chunks([self], [part], CallBudget(len(part) + 1))
             first += len(part)
 
     def finish(self) -> Path:
@@ -190,10 +211,10 @@ class CpuSearch:
         _, cost, final_cost = self._fold(ends=True)
         end, final = np.zeros(1, PATH_END), bool(final_cost < np.inf)
         end["reached_final"], end["graph_cost"] = final, final_cost if final else 0.0
-        end["search_cost"] = self._state.value.progress["base"] + cost
+        end["search_cost"] = self.state.value.progress["base"] + cost
         end["num_frames"], end["died_at_frame"] = self._frames, self._died
         path = self._history.read(0, end)
-        self._memory.states.give(self._state)
+        self.memory.states.give(self.state)
         return path
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
@@ -204,47 +225,27 @@ class CpuSearch:
 
     def _begin(self) -> None:
         """Insert the start state, if no frame has been searched."""
-        if self._state.value.progress["phase"][0] == NEW:
-            self._search(self._kept[:0])
+        if self.state.value.progress["phase"][0] == NEW:
+            search_chunks([self], [self._kept[:0]], CallBudget())
 
-    def _search(self, part: np.ndarray) -> None:
-        """Search some frames, and keep them for the next fold."""
-        scratches = self._memory.scratches
-        scratch = scratches.take(len(self._state.value.record))
-        try:
-            status, frame = self._advance(OK, scratch, part, 0)
-            while status != OK:
-                scratch, self._state = grown(status, scratch, self._state)
-                status, frame = self._advance(status, scratch, part, frame)
-        finally:
-            scratches.give(scratch)
-        kept, passed = self._last - self._first, int(self._frames[0])
-        new, self._last = passed - self._last, passed
-        if kept + new > len(self._kept):
-            room = max(FIRST_FRAMES, 2 * kept, kept + new)
-            longer = np.empty((min(room, self._most), self._kept.shape[1]), np.float32)
+    def keep(self, part: np.ndarray) -> None:
+        """Keep frames that were searched for the next fold."""
+        kept, last = self._last - self._first, int(self._frames[0])
+        now, self._last = last - self._first, last
+        if now > len(self._kept):
+            room = min(max(FIRST_FRAMES, 2 * kept, now), self._most)
+            longer = np.empty((room, self._kept.shape[1]), np.float32)
             longer[:kept] = self._kept[:kept]
             self._kept = longer
-        self._kept[kept : kept + new] = part[:new]
-
-    def _advance(
-        self,
-        status: int,
-        scratch: Handle[RowScratch],
-        part: np.ndarray,
-        frame: int,
-    ) -> tuple[int, int]:
-        """Call the kernel once; `status` says what the call before found too small."""
-        handles = self._inputs, scratch, self._state, self._record
-        return search_rows(*handles, part, frame, _NO_GROUP)
+        self._kept[kept:now] = part[: now - kept]
 
     def _fold(self, *, ends: bool = False) -> tuple[int, float, float]:
         """Fold the trace; the best entry and its costs, as of `fold_paths`."""
-        scratches = self._memory.scratches
-        scratch = scratches.take(len(self._state.value.record))
+        scratches = self.memory.scratches
+        scratch = scratches.take(len(self.state.value.record))
         try:
             best, tips, events = fold(
-                *(self._inputs, scratch, self._state),
+                *(self.inputs, scratch, self.state),
                 *(self._history.state, (self._kept, self._first), ends),
             )
         finally:
@@ -264,59 +265,110 @@ call may still search."""
 
 
 class Group(NamedTuple):
-    """Whole utterances, and room for their results."""
+    """Chunks of utterances under way; or whole ones, and room for their results."""
 
-    utterances: np.ndarray  # int64 [B, 3]: address and shape of each one's log-probs
-    ends: np.ndarray  # PATH_END [B], graph costs being those of final states
+    # int64 [B, 6], of each address and shape of the log-probs, and the addresses of
+    # inputs, state and record
+    chunks: np.ndarray
+    ends: np.ndarray  # PATH_END [B], graph costs being those of final states; or [0]
     steps: np.ndarray  # STEP [M], of each path the last one first
     at: np.ndarray  # AT [1]
 
 
-def new_group(utterances: Sequence[np.ndarray]) -> Group:
+def new_group(
+    searches: Sequence[Searched],
+    inputs: Sequence[Handle[Inputs]],
+    chunks: Sequence[np.ndarray],
+) -> Group:
     """A group of log-probs, float32 [T, V], C order, which must stay where they are."""
-    assert all(x.flags.c_contiguous and x.dtype == np.float32 for x in utterances)
-    placed = [(one.__array_interface__["data"][0], *one.shape) for one in utterances]
-    return Group(
-        np.array(placed, np.int64).reshape(-1, 3),
-        np.zeros(len(placed), PATH_END),
-        np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP),
-        np.zeros(1, AT),
-    )
+    assert all(x.flags.c_contiguous and x.dtype == np.float32 for x in chunks)
+    placed = [
+        (chunk.ctypes.data, *chunk.shape, given.address, one.state.address, 0)
+        for one, given, chunk in zip(searches, inputs, chunks, strict=True)
+    ]
+    arrays = np.array(placed, np.int64), np.zeros(0, PATH_END), np.zeros(0, STEP)
+    return Group(*arrays, np.zeros(1, AT))
 
 
-_NO_GROUP = Handle(new_group([]))
+def search_group(
+    searches: Sequence[Searched], inputs: Any, group: Group, pace: CallBudget
+) -> Group:
+    """Search all chunks; those of a group with ends belong to one search after another.
+
+    `inputs`: of the first one; all are of one type. Returns the group, with the steps.
+    """
+    memory, at, work, status = searches[0].memory, group.at[0], Handle(group), OK
+    scratch = memory.scratches.take(max(len(x.state.value.record) for x in searches))
+    try:
+        while (u := int(at["utterance"])) < len(searches):
+            if status == GROW_STEPS:
+                group = group._replace(steps=twice(group.steps))
+                work = Handle(group)
+            else:
+                search, frames = searches[u], int(group.chunks[u, 1] - at["frame"])
+                scratch = search.make_room(status, scratch, min(frames, pace.frames))
+                own = group.chunks if len(group.ends) else group.chunks[u : u + 1]
+                own[:, 4] = search.state.address
+                own[:, 5] = 0 if search.record is None else search.record.address
+            at["left"], began = pace.frames, time.perf_counter()
+            status = search_rows(inputs, scratch, search.state, search.record, work)
+            if status == OK:
+                seconds = time.perf_counter() - began
+                pace.note(pace.frames - int(at["left"]), seconds)
+                if at["utterance"] < len(searches):
+                    # Signals are handled between calls, whose duration `pace` limits.
+                    check()
+        return group
+    finally:
+        memory.scratches.give(scratch)
+
+
+def search_chunks(
+    searches: Sequence[CpuSearch], chunks: Sequence[np.ndarray], pace: CallBudget
+) -> None:
+    """Search a chunk of each, of no more frames than it has room for."""
+    inputs = [search.inputs for search in searches]
+    try:
+        search_group(searches, inputs[0], new_group(searches, inputs, chunks), pace)
+    finally:  # where it was left, some have searched their chunks
+        for search, chunk in zip(searches, chunks, strict=True):
+            search.keep(chunk)
+
+
 _ZERO = uint64(0)
 
 
 @kernel
-def search_rows(inputs, scratch, state, record, logprobs, first, group):
-    """Search the frames `first` and on of a chunk; or of a group, if it has utterances.
+def search_rows(inputs, scratch, state, record, group):
+    """Search the chunks of a group, from where it is; OK or the array to grow.
 
-    Returns OK or the array to grow, and the frame to resume at.
+    `inputs`, `state`, `record`: of any of its utterances, for their types.
     """
-    search = searching(inputs, scratch, state, record)
-    utterances, ends, steps, ats = opened(group)
-    whole, at, length = len(ends) > 0, ats[0], int64(0)
-    while True:
-        if whole:
-            if at.utterance == len(ends):
-                return OK, first
-            logprobs, first = float_rows(utterances[at.utterance]), at.frame
-            length = int64(len(logprobs))
-            logprobs = logprobs[: first + at.left]
-            if first == 0:
-                restart(search.state)
+    chunks, ends, steps, ats = opened(group)
+    whole, at = len(ends) > 0, ats[0]
+    while at.utterance < len(chunks):
+        given = chunks[at.utterance]
+        search = searching(
+            *(at_address(inputs, given[3]), scratch),
+            *(at_address(state, given[4]), at_address(record, given[5])),
+        )
+        logprobs, first = float_rows(given), at.frame
+        length = int64(len(logprobs))
+        logprobs = logprobs[: first + at.left]
+        if whole and first == 0:
+            restart(search.state)
         status, frame = advance(search, logprobs, first)
-        if not whole:
-            return status, frame
         at.left -= frame - first
         at.frame = frame
         if status != OK or frame < length:
-            return status, frame
-        end = ends[at.utterance]
-        if not _end(search, logprobs, end, steps, at.steps):
-            return GROW_STEPS, frame
-        at.utterance, at.frame, at.steps = at.utterance + 1, 0, at.steps + end.count
+            return status
+        if whole:
+            end = ends[at.utterance]
+            if not _end(search, logprobs, end, steps, at.steps):
+                return GROW_STEPS
+            at.steps += end.count
+        at.utterance, at.frame = at.utterance + 1, 0
+    return OK
 
 
 @inlined

@@ -113,9 +113,10 @@ def _fold(search, ends, history, chunk):
     nodes, now = state.nodes, int64(state.progress[0].frames)
     number = np.full(state.progress[0].nodes, -1, np.int32)  # where `found` has a node
     waiting = np.empty(state.progress[0].nodes, np.int32)
-    found, num = new_tips(_MANY), 0
+    most = min(_MANY, int64(state.progress[0].nodes))
+    found, num = new_tips(most), 0
     folded, num_events = new_tips(len(ends)), len(events)
-    room = new_events(num_events + _MANY)
+    room = new_events(num_events + most)
     copy_rows(events, room)
     for e in range(len(ends)):
         at, depth = int64(ends[e].node), 0
