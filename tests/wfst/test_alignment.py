@@ -11,7 +11,7 @@ from wfst_searches import NO_BOOSTS, search, walk_back
 from wfstdec import PackedGraph, WfstDecoder, WfstOptions
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.search.backend import make_backend
-from wfstdec.search.paths.tokens import PathTokens
+from wfstdec.search.paths.tokens import PartialPath, PathTokens
 from wfstdec.search.paths.words import ALIGNED, BEGINNING, Cutter
 from wfstdec.text.tokens import EPSILON, token_of
 from wfstdec.wfst.options import BACKENDS
@@ -335,7 +335,7 @@ def test_cutting_into_words_against_all_cuts(complete):
             label_frame=np.full(len(words), 99, np.int32),
         )
         aligner = Cutter(ALIGNED, graph.vocabulary)
-        cut, _ = aligner.words_since(path, BEGINNING, 1.0, complete=complete)
+        cut = cut_of(aligner, path, BEGINNING, complete)
         found = frames_of(cut)
         cuts = naive_cuts(tokens, words, said, fillers, complete)
         allowed = {cut for cut in cuts if cuts[cut] == min(cuts.values())}
@@ -353,6 +353,14 @@ def test_cutting_into_words_against_all_cuts(complete):
     assert matched > 400
 
 
+def cut_of(aligner, path, cut, complete):
+    """The words of a path that has ended."""
+    look = PartialPath(path, 0, cut.labels, 0, 0.0)
+    settled, _, words, _ = aligner.partial(look, cut, 1.0, complete=complete)
+    assert not settled
+    return words
+
+
 def frames_of(words):
     return [[word.start_frame, word.end_frame] for word in words]
 
@@ -363,9 +371,11 @@ def check_settled_frames(aligner, path, complete, expected):
     for count in range(len(path.token) + 1):
         words = int((path.label_token <= count).sum())
         beginning = path.part(slice(cut.tokens, count), slice(cut.labels, words))
-        more, cut = aligner.words_since(beginning, cut, 1.0, may_continue=True)
+        whole = len(beginning.token), cut.labels + len(beginning.label)
+        look = PartialPath(beginning, *whole, 0, 0.0)
+        more, cut, _, _ = aligner.partial(look, cut, 1.0)
         frames += frames_of(more)
         assert frames == expected[: len(frames)]
     rest = path.part(slice(cut.tokens, None), slice(cut.labels, None))
-    found, _ = aligner.words_since(rest, cut, 1.0, complete=complete)
+    found = cut_of(aligner, rest, cut, complete)
     assert frames + frames_of(found) == expected

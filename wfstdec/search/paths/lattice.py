@@ -220,16 +220,17 @@ class SegmentReader:
         history.go_on(rule_of_lattice(lattice), arcs, acoustic)
         self._next_frame = lattice.first_frame + lattice.num_frames
         since = self._cut.tokens, self._cut.labels
-        path, whole, labels, *_ = history.look(0, since, 0, 0.0)
-        if not is_last:
-            path = path.part(slice(whole), slice(labels - since[1]))
-        words, self._cut = aligner.words_since(
-            path,
+        look = history.look(0, since, 0, 0.0)
+        if is_last:  # all are cut together
+            look = look._replace(num_whole=0, num_labels=since[1])
+        words, self._cut, others, _ = aligner.partial(
+            look,
             self._cut,
             lattice.frame_shift_s,
             complete=is_last and lattice.reached_final,
-            may_continue=not is_last,
         )
+        if is_last:
+            words = others
         sure, self._sure = self._sure[: len(words)], self._sure[len(words) :]
         pairs = zip(words, sure, strict=True)
         return tuple(word._replace(confidence=one) for word, one in pairs)

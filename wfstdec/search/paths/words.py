@@ -23,10 +23,8 @@ from wfstdec.jit.records import WeakCache, record
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
 from wfstdec.search.paths.tokens import (
     OPEN_PRON,
-    PATH_END,
     PartialPath,
     Paths,
-    PathTokens,
 )
 from wfstdec.text.lexicon import WORD_START, word_ids
 from wfstdec.text.tokens import EPSILON
@@ -50,8 +48,6 @@ class CutPoint(NamedTuple):
 
 
 BEGINNING = CutPoint()
-_UNFINISHED, _COMPLETE = np.zeros((2, 1), PATH_END)
-_COMPLETE["reached_final"] = 1
 _word = partial(tuple.__new__, Word)  # of a tuple of its fields
 _EACH_MICROSECOND = 10.0**SECONDS_DIGITS
 _NO_SPLITS = np.zeros(0, np.int64)
@@ -150,7 +146,12 @@ class Cutter:
 
     def cut(self, paths: Paths, shift: float = 1.0) -> Words:
         """Cut whole paths; the last word of one that reached the end must be whole."""
-        return self._cut(paths, shift)[0]
+        columns, splits = paths.columns, (paths.token_splits, paths.label_splits)
+        words = self._as_words(columns.label)
+        rows = cut_paths(
+            self._handle, columns, splits, *words, paths.ends, float(shift)
+        )
+        return Words(columns.token, columns.label, *rows)
 
     def read(self, words: Words, path: int) -> tuple[list[str], Any]:
         """Texts of a path's words, and an index of these in the arrays of `words`."""
@@ -189,32 +190,15 @@ class Cutter:
                     total += word_cost + (stop - begin) * self._opened.token_cost
         return ids, float(total)
 
-    def words_since(
+    def partial(
         self,
-        path: PathTokens,
+        look: PartialPath,
         cut: CutPoint,
         shift: float,
         *,
         complete: bool = False,
-        may_continue: bool = False,
-    ) -> tuple[list[Word], CutPoint]:
-        """Cut the rest of a graph's path, and where the words end.
-
-        If tokens may follow, only words that these cannot change are cut; the end of
-        the last token must be settled. Else the last word may be incomplete.
-        """
-        paths = Paths.of_tokens([path], _COMPLETE if complete else _UNFINISHED)
-        words, hold, cost, lost = self._cut(paths, shift, cut, may_continue)
-        if not hold:
-            return [], cut
-        taken = cut.tokens + int(words.rows["last_token"][hold - 1])
-        after = CutPoint(taken, cut.labels + hold, cost, lost)
-        return self._timed(words, 0, hold), after
-
-    def partial(
-        self, look: PartialPath, cut: CutPoint, shift: float
     ) -> tuple[list[Word], CutPoint, list[Word], int]:
-        """Cut a path since the last cut.
+        """Cut a path since the last cut; `complete`: its last word must be whole.
 
         Returns the words that have been settled since, the cut after them, the other
         words, and the end of their last token, 0 without any.
@@ -222,7 +206,7 @@ class Cutter:
         path, whole = look.tokens, (look.num_whole, look.num_labels - cut.labels)
         rows, hold, taken, cost, lost, end = cut_partial(
             *(self._handle, path, whole, *self._as_words(path.label)),
-            *(float(shift), (cut.cost, cut.lost)),
+            *(float(shift), (complete, cut.cost, cut.lost)),
         )
         words = Words(path.token, path.label, rows, _NO_SPLITS)
         after = CutPoint(cut.tokens + taken, cut.labels + hold, cost, lost)
@@ -244,26 +228,6 @@ class Cutter:
         rows = words.rows[at]
         columns = [rows[name].tolist() for name in Word._fields[1:-1]]
         return list(map(_word, zip(texts, *columns, repeat(None))))
-
-    def _cut(
-        self,
-        paths: Paths,
-        shift: float,
-        cut: CutPoint = BEGINNING,
-        may_continue: bool = False,
-    ) -> tuple[Words, int, float, bool]:
-        """Cut paths; of the last one also how many words hold, their cost, `lost`."""
-        splits = paths.token_splits, paths.label_splits
-        rows, words, *hold = cut_paths(
-            *(
-                self._handle,
-                paths.columns,
-                splits,
-                *self._as_words(paths.columns.label),
-            ),
-            *(paths.ends, float(shift), (may_continue, cut.cost, cut.lost)),
-        )
-        return Words(paths.columns.token, paths.columns.label, rows, words), *hold
 
     def _as_words(self, prons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Word ids of pronunciations, and their lengths, 0 where not known."""
@@ -328,39 +292,39 @@ def new_words(count):
 
 
 @jit
-def cut_paths(handle, paths, path_splits, word, length, ends, shift, before):
-    """Cut paths into words; see `Cutter._cut`.
+def cut_paths(handle, paths, path_splits, word, length, ends, shift):
+    """Cut paths into words: WORD [W], and where those of each begin.
 
     `length`: tokens of each label's word, 0 where not known. `ends`: PATH_END [P].
-    `before`: whether more tokens may follow, so that only words which these cannot
-    change hold; cost and `lost` of the cut before.
     """
     tables = opened(handle)
     token_splits, label_splits = path_splits
     words = new_words(len(paths[0]) if tables.kind == BARE else len(word))
     splits = np.zeros(len(ends) + 1, np.int64)
-    hold, cost, lost = np.int64(0), before[1], before[2]
     for i in range(len(ends)):
         t, behind = token_splits[i], token_splits[i + 1]
         w, behind_w = label_splits[i], label_splits[i + 1]
-        how = ends[i].reached_final != 0, *before
-        count, hold, cost, lost = _cut_path(
-            *(tables, _part(paths, t, behind, w, behind_w)),
+        how = ends[i].reached_final != 0, False, 0.0, False
+        count, _, _, _ = _cut_path(
+            *(tables, _part(paths, t, behind, w, behind_w, 0)),
             *(word[w:behind_w], length[w:behind_w], shift, how, words[splits[i] :]),
         )
         for k in range(splits[i], splits[i] + count):
             words[k].first_token += t
             words[k].last_token += t
         splits[i + 1] = splits[i] + count
-    return words[: splits[len(ends)]], splits, hold, cost, lost
+    return words[: splits[len(ends)]], splits
 
 
 @jit
-def _part(path, t, behind, w, behind_w):
-    """Some tokens and labels of a path."""
+def _part(path, t, behind, w, behind_w, before):
+    """Some tokens and labels of a path; the latter count tokens from `before` on."""
     token, start, end, label, label_token, label_frame = path
     tokens = token[t:behind], start[t:behind], end[t:behind]
-    return *tokens, label[w:behind_w], label_token[w:behind_w], label_frame[w:behind_w]
+    counted = np.empty(behind_w - w, np.int32)
+    for i in range(len(counted)):
+        counted[i] = label_token[w + i] - before
+    return *tokens, label[w:behind_w], counted, label_frame[w:behind_w]
 
 
 @jit
@@ -396,28 +360,28 @@ def _cut_path(tables, path, word, length, shift, how, words):
 def cut_partial(handle, path, whole, word, length, shift, before):
     """Cut a path into words that cannot change, and others; see `Cutter.partial`.
 
-    `whole`: first tokens and labels that cannot change. `before`: cost and `lost` of
-    the cut before. Returns the words, how many are settled, the tokens of these, their
-    cost, `lost`, and the end of the last token of the others that is no filler, or 0.
+    `whole`: first tokens and labels that cannot change. `before`: whether the last word
+    must be whole; cost and `lost` of the cut before. Returns the words, how many are
+    settled, the tokens of these, their cost, `lost`, and the end of the last token of
+    the others that is no filler, or 0.
     """
     tables, num_tokens, num_labels = opened(handle), len(path[0]), len(word)
     words = new_words(num_tokens if tables.kind == BARE else num_labels)
-    hold, taken, cost, lost = np.int64(0), np.int64(0), before[0], before[1]
+    hold, taken = np.int64(0), np.int64(0)
+    complete, cost, lost = before
     if tables.kind == ALIGNED:
         t, w = min(whole[0], num_tokens), min(whole[1], num_labels)
         _, settled, new_cost, now_lost = _cut_path(
-            *(tables, _part(path, 0, t, 0, w), word[:w], length[:w], shift),
+            *(tables, _part(path, 0, t, 0, w, 0), word[:w], length[:w], shift),
             *((False, True, cost, lost), words),
         )
         if settled > 0:
             hold, cost, lost = np.int64(settled), new_cost, now_lost
             taken = np.int64(words[hold - 1].last_token)
-        rest = _part(path, taken, num_tokens, hold, num_labels)
-        for i in range(len(rest[4])):
-            rest[4][i] -= taken
+        rest = _part(path, taken, num_tokens, hold, num_labels, taken)
         count, _, _, _ = _cut_path(
             *(tables, rest, word[hold:], length[hold:], shift),
-            *((False, False, cost, lost), words[hold:]),
+            *((complete, False, cost, lost), words[hold:]),
         )
         count += hold
         for k in range(hold, count):
@@ -425,7 +389,7 @@ def cut_partial(handle, path, whole, word, length, shift, before):
             words[k].last_token += taken
     else:
         count, _, _, _ = _cut_path(
-            tables, path, word, length, shift, (False, False, cost, lost), words
+            tables, path, word, length, shift, (complete, False, cost, lost), words
         )
         hold, taken = _num_settled(tables, path[0], words[:count], whole[0])
     end = np.int64(0)
