@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import float32
+from numpy import float32, uint32, uint64
 
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
@@ -45,6 +45,18 @@ from wfstdec.greedy.options import BACKENDS, GreedyOptions
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.records import WeakCache, longer, record
+from wfstdec.jit.vectors import (
+    STEP,
+    count_from,
+    equal,
+    least_of,
+    load,
+    most,
+    negative,
+    select,
+    splat,
+    trailing,
+)
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.kernels import row as row_of
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
@@ -166,6 +178,7 @@ class Search(NamedTuple):
     pricing: Pricing
     lm_scale: np.float32
     token_insertion: float
+    has_models: bool  # whether there are phrases or a language model
 
 
 class UtteranceState(NamedTuple):
@@ -273,6 +286,7 @@ class CpuBackend(HostBackend):
                     pricing=pricing_of(options),
                     lm_scale=np.float32(options.lm_scale),
                     token_insertion=float(options.token_insertion),
+                    has_models=phrases is not None or lm is not NULL_AUTOMATON,
                 )
             )
             kept.clear()
@@ -352,8 +366,11 @@ def _advance(search, utterance, logprobs, first):
             # The best token of the frame before, in whose place the models chose
             # another, begins nothing: the chosen one continues, if it is possible.
             if best != now.last or not row[label] > -np.inf:
-                label = _choose(search, utterance, row, best)
-                begins = True
+                label, begins = best, True
+                if search.has_models:
+                    label = _choose(search, utterance, row, best)
+                else:
+                    now.cost += search.token_insertion
         if best < 0 or label < 0:
             now.died_at_frame = frame
             return
@@ -370,13 +387,35 @@ def _advance(search, utterance, logprobs, first):
 
 @inlined
 def _best(search, row, of_blank):
-    """The most probable token, -1 where none is possible."""
-    best, top = np.int64(-1), float32(-np.inf)
-    for v in range(len(row)):
-        x = of_blank if v == search.blank else row[v]
-        if x > top:
-            best, top = np.int64(v), x
-    return best
+    """The most probable token, the first of equal ones; -1 where none is possible."""
+    best, top, width = np.int64(-1), float32(-np.inf), uint64(len(row))
+    if width < STEP:
+        for v in range(len(row)):
+            x = of_blank if v == search.blank else row[v]
+            if x > top:
+                best, top = np.int64(v), x
+        return best
+    last, v = width - STEP, uint64(0)
+    tops = _sixteen(search, row, of_blank, last)  # some are also in the part before
+    while v < last:
+        tops = most(tops, _sixteen(search, row, of_blank, v))
+        v += STEP
+    top, v = -least_of(negative(tops)), uint64(0)
+    if not top > -np.inf:
+        return best
+    while True:
+        at = min(v, last)
+        found = uint64(equal(_sixteen(search, row, of_blank, at), splat(top)))
+        if found != uint64(0):
+            return np.int64(at + trailing(found))
+        v += STEP
+
+
+@inlined
+def _sixteen(search, row, of_blank, at):
+    """Log-probs of sixteen tokens, that of the blank as given."""
+    is_blank = equal(count_from(uint32(at)), splat(uint32(search.blank)))
+    return select(is_blank, splat(of_blank), load(row, at))
 
 
 @inlined

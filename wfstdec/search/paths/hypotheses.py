@@ -86,7 +86,7 @@ class Reader(Generic[_Found]):
         """Read paths, of the reader's boosts if none are given."""
         given, joined = boosts or [self.boosts] * len(paths), Paths.of(paths)
         words = self.cutter.cut(joined, self.frame_shift_s)
-        batch = PathBatch(self, paths, given, words)
+        batch = PathBatch(self, paths, given, words, joined)
         found = [Hypothesis.on_demand(batch, i) for i in range(len(paths))]
         died = joined.ends["died_at_frame"]
         for i in np.flatnonzero(died >= 0).tolist():
@@ -193,6 +193,7 @@ class PathBatch(NamedTuple):
     paths: Sequence[Path]
     boosts: Sequence[Any]
     words: Words
+    joined: Paths  # the same paths
 
     def text(self, i: int) -> str:
         """The text of path `i`."""
@@ -203,11 +204,11 @@ class PathBatch(NamedTuple):
         reader = self.reader
         if name == "words":
             return {"words": tuple(reader.cutter.timed(self.words, i))}
-        path = self.paths[i]
         if name in ("token_ids", "token_frames"):
-            tokens = path.tokens
+            tokens = self.joined.tokens(i)
             frames = tuple(tokens.start.tolist()), tuple(tokens.end.tolist())
             return {"token_ids": tuple(tokens.token.tolist()), "token_frames": frames}
+        path = self.paths[i]
         if name in CostAccount._fields:
             counted = reader.cutter.counted(self.words, i)
             with DeferredSignals():
