@@ -103,7 +103,7 @@ def tokens_of(path: Path, tokens: int = 0, words: int = 0) -> PathTokens:
 
 
 class CommonBeginning:
-    """Common beginning of some paths; see `tokens.Settled`."""
+    """Common beginning of some paths; see `traceback.History`."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         first, count = paths[0], 0

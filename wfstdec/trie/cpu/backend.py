@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -39,7 +38,6 @@ from wfstdec.search.paths.tokens import (
     PartialPath,
     Path,
     Paths,
-    Settled,
     columns_of_rows,
     path_of_rows,
 )
@@ -254,19 +252,23 @@ class FoundPaths(NamedTuple):
         )
 
     def read(
-        self, settled: defaultdict[int, Settled], *, sums: bool
+        self, settled: Mapping[int, np.ndarray], *, sums: bool
     ) -> list[list[Path]]:
         """Read the paths of each utterance, best first."""
         ends, found = self.paths[: self.at[arrays.NUM_PATHS]], []
         splits = np.append(ends["first"], self.at[arrays.NUM_ROWS])
         of_rows = columns_of_rows(self.rows, splits, ends["pron"].astype(np.int64))
         read = Paths(ends, *of_rows)
-        given = zip(map(read.tokens, range(len(ends))), ends.tolist(), strict=True)
+        given = iter(enumerate(ends.tolist()))
         for i, outcome in enumerate(self.outcomes.tolist()):
             base, _, count, frames, died, complete = outcome
             paths = []
-            for path, (cost, _, acoustic, *_, before) in islice(given, count):
-                path = settled[i].followed_by(path, before)
+            for k, (cost, _, acoustic, *_, before) in islice(given, count):
+                path = read.tokens(k)
+                if i in settled:
+                    rows = self.rows[splits[k] : splits[k + 1]]
+                    rows = _joined(settled[i], rows, before)
+                    path = path_of_rows(rows, int(ends["pron"][k]))
                 costs = 0.0, math.nan if sums else acoustic, base + cost
                 paths.append(Path(path, *costs, bool(complete), frames, died))
             found.append(paths)
@@ -285,7 +287,8 @@ class CpuSearch:
         self._params = self._search.value.params
         self.state = arrays.new_state(backend.capacity, self._params.beam_size)
         begin(self._search.value, self.state)
-        self._settled: defaultdict[int, Settled] = defaultdict(Settled)
+        self._settled: dict[int, np.ndarray] = {}  # rows, by utterance
+        self._num_whole = 0  # of these, where one utterance is under way
         self._found = FoundPaths.room_for(1, 1, 0)
 
     @property
@@ -395,10 +398,12 @@ class CpuSearch:
         pron = self._ending_pron(utterance.frontier[best["entry"]])
         tip = int(best["trace"]), int(best["token_end"])
         rows, before = trace_back(self.state.trace, *tip)
-        settled = self._settled[0]
+        rows = _joined(self._settled[0][since[0] :], rows, before)
+        if since[0] and len(rows):
+            rows[0, 3] = NONE  # it ended before
         return PartialPath(
-            settled.followed_by(path_of_rows(rows, pron), before, since),
-            num_whole=max(0, settled.num_whole - since[0]),
+            path_of_rows(rows, pron),
+            num_whole=max(0, self._num_whole - since[0]),
             num_labels=0,
             num_frames=int(counts[arrays.FRAMES]),
             final_cost=ended - float(best["cost"]),
@@ -408,9 +413,13 @@ class CpuSearch:
         """Take out of the trace what is settled, and what no entry can reach."""
         utterance = int(self._found.at[arrays.NEXT_UTTERANCE])
         nodes, end = settle_trace(self.state)
-        at = np.flatnonzero(nodes["pron"] >= 0)  # where a pronunciation has ended
-        tokens = nodes["token"], nodes["start"], nodes["previous_end"]
-        self._settled[utterance].add(tokens, (nodes["pron"][at], at, at), end)
+        rows = np.empty((len(nodes), 4), np.int32)
+        for at, name in ((0, "token"), (1, "start"), (3, "pron")):
+            rows[:, at] = nodes[name]
+        before, ends = self._settled.get(utterance, rows[:0]), nodes["previous_end"]
+        rows[:, 2] = np.append(ends[1:], end)[: len(nodes)]
+        self._settled[utterance] = rows = _joined(before, rows, *ends[:1])
+        self._num_whole = len(rows) - (len(rows) > 0 and end < 0)
 
     def _ending_pron(self, entry: Any) -> int:
         """The pronunciation of least cost that ends at an entry's node, or -1."""
@@ -519,6 +528,14 @@ class RecordingSearch(CpuSearch):
             )
         self._record = record
         return scratch
+
+
+def _joined(settled: np.ndarray, rows: np.ndarray, before: int = -1) -> np.ndarray:
+    """Rows behind those that are settled, whose last token ends at `before`."""
+    joined = np.concatenate([settled, rows])
+    if len(settled) and before >= 0:
+        joined[len(settled) - 1, 2] = before
+    return joined
 
 
 def with_model(search: Handle[arrays.Search], lm: LmArrays) -> Handle[arrays.Search]:
