@@ -22,7 +22,14 @@ import numpy as np
 from numpy import uint32
 
 from wfstdec.errors import GraphError
-from wfstdec.graph.arcs import ARC, CARRIES_WORD, LEADS_TO_EPSILON, REPEAT, OovExits
+from wfstdec.graph.arcs import (
+    ARC,
+    CARRIES_WORD,
+    LEADS_TO_EPSILON,
+    NO_STATE,
+    REPEAT,
+    OovExits,
+)
 from wfstdec.graph.checks import MAX_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined, jit, read_only
@@ -263,8 +270,8 @@ def exits_of(graph: PackedGraph) -> OovExits:
 
 def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
     base, _, selfless = graph.topology.partition("-")
-    # One False more: the place of NO_STATE, -1.
-    leads = np.append(graph.state_num_epsilons > 0, False)[exits.return_state]
+    leads = graph.state_num_epsilons[exits.return_state] > 0
+    leads &= exits.return_state != NO_STATE
     flags = np.where(leads, np.uint32(LEADS_TO_EPSILON), np.uint32(0))
     return Shape(
         first_state=graph.num_states,
