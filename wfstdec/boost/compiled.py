@@ -56,24 +56,22 @@ def compile_word_boosts(
     known = {word_ids[w]: float(bonus) for w, bonus in given.items() if w in word_ids}
     words = sorted(known)
     by_word = np.array([*map(known.get, words)], np.float32)
-    keys, bonuses = _hashed(np.array(words, np.uint32), by_word)
+    size = 1 << max(1, (2 * len(known)).bit_length())
+    keys, bonuses = np.zeros(size, np.uint32), np.zeros(size, np.float32)
+    _fill(keys, bonuses, np.array(words, np.uint32), by_word)
     compiled = WordBoosts(keys, bonuses, max(np.float32(0), bonuses.max()))
     return compiled, sorted(word for word in given if word not in word_ids)
 
 
-@jit
-def _hashed(words, bonuses):
-    """Keys and bonuses of a hash map."""
-    size = 2
-    while size <= 2 * len(words):
-        size *= 2
-    keys, values = np.zeros(size, np.uint32), np.zeros(size, np.float32)
+@kernel
+def _fill(keys, bonuses, words, by_word):
+    """Fill a hash map."""
+    mask = np.uint32(len(keys) - 1)
     for i in range(len(words)):
-        slot = mix(words[i]) & np.uint32(size - 1)
+        slot = mix(words[i]) & mask
         while keys[slot] != 0:
-            slot = (slot + np.uint32(1)) & np.uint32(size - 1)
-        keys[slot], values[slot] = words[i], bonuses[i]
-    return keys, values
+            slot = (slot + np.uint32(1)) & mask
+        keys[slot], bonuses[slot] = words[i], by_word[i]
 
 
 @jit

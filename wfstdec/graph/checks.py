@@ -212,31 +212,24 @@ def check_rows(
         _check_arcs("nextstate", arcs["nextstate"], states - 1)
         _check_costs("arc", "cost", arcs["cost"], None)
     if problem:
-        raise GraphError(f"arc {arc}: {_PROBLEMS[problem]}")
+        order = "it is out of order: rows are sorted by label, epsilons first"
+        flags = "its flags do not say what is there"
+        raise GraphError(f"arc {arc}: {order if problem == 2 else flags}")
     return counts
-
-
-_PROBLEMS = {
-    2: "it is out of order: rows are sorted by label, epsilons first",
-    3: "its flags do not say what is there",
-}
 
 
 @jit
 def _scan_rows(arcs, splits, num_tokens, num_words):
-    """Epsilon arcs of each state; a bad arc, and 1 for a value, or of `_PROBLEMS`."""
+    """Epsilon arcs of each state; a bad arc; 1, 2, 3 of values, order, flags, or 0."""
     num_states = len(splits) - 1
     counts = np.zeros(num_states, np.uint32)
     for s in range(num_states):
         before = np.uint32(0)
         for a in range(splits[s], splits[s + 1]):
-            one = arcs[a]
-            label = one.ilabel & np.uint32(LABEL_MASK)
+            one, label = arcs[a], arcs[a].ilabel & np.uint32(LABEL_MASK)
             fits = label <= num_tokens and one.olabel < num_words
-            # Written so that a NaN fails too.
-            if not (
-                fits and one.nextstate < num_states and LEAST_COST <= one.cost < np.inf
-            ):
+            fits = fits and one.nextstate < num_states
+            if not (fits and LEAST_COST <= one.cost < np.inf):  # a NaN does not
                 return counts, np.int64(a), 1
             # Rows go by label, of equal ones the arc that repeats a token last: kernels
             # look labels up in them.

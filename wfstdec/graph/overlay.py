@@ -22,14 +22,7 @@ import numpy as np
 from numpy import uint32
 
 from wfstdec.errors import GraphError
-from wfstdec.graph.arcs import (
-    ARC,
-    CARRIES_WORD,
-    LEADS_TO_EPSILON,
-    NO_STATE,
-    REPEAT,
-    OovExits,
-)
+from wfstdec.graph.arcs import ARC, CARRIES_WORD, LEADS_TO_EPSILON, REPEAT, OovExits
 from wfstdec.graph.checks import MAX_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined, jit, read_only
@@ -270,8 +263,8 @@ def exits_of(graph: PackedGraph) -> OovExits:
 
 def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
     base, _, selfless = graph.topology.partition("-")
-    leads = graph.state_num_epsilons[exits.return_state] > 0
-    leads &= exits.return_state != NO_STATE
+    back = exits.return_state  # NO_STATE is -1
+    leads = (back >= 0) & (graph.state_num_epsilons[back] > 0)
     flags = np.where(leads, np.uint32(LEADS_TO_EPSILON), np.uint32(0))
     return Shape(
         first_state=graph.num_states,
@@ -281,6 +274,6 @@ def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
         repeats=base != "minimal" and not selfless,
         exit_last=read_only(exits.last),
         exit_cost=read_only(exits.cost),
-        return_state=read_only(exits.return_state),
+        return_state=read_only(back),
         return_flags=read_only(flags),
     )
