@@ -54,15 +54,24 @@ def compile_word_boosts(
     """Compile words and bonuses, nats; also the words without an id."""
     given = boosts or {}
     known = {word_ids[w]: float(bonus) for w, bonus in given.items() if w in word_ids}
+    words = sorted(known)
+    by_word = np.array([*map(known.get, words)], np.float32)
     size = 1 << max(1, (2 * len(known)).bit_length())
     keys, bonuses = np.zeros(size, np.uint32), np.zeros(size, np.float32)
-    for word, bonus in sorted(known.items()):
-        slot = int(mix(np.uint32(word))) & (size - 1)
-        while keys[slot] != 0:
-            slot = (slot + 1) & (size - 1)
-        keys[slot], bonuses[slot] = word, bonus
+    _fill(keys, bonuses, np.array(words, np.uint32), by_word)
     compiled = WordBoosts(keys, bonuses, max(np.float32(0), bonuses.max()))
     return compiled, sorted(word for word in given if word not in word_ids)
+
+
+@kernel
+def _fill(keys, bonuses, words, by_word):
+    """Fill a hash map."""
+    mask = np.uint32(len(keys) - 1)
+    for i in range(len(words)):
+        slot = mix(words[i]) & mask
+        while keys[slot] != 0:
+            slot = (slot + np.uint32(1)) & mask
+        keys[slot], bonuses[slot] = words[i], by_word[i]
 
 
 @jit

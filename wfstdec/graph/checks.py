@@ -204,32 +204,47 @@ def check_rows(
         raise GraphError("the graph has no states, expected at least a start state")
     check_splits("row splits", splits, states, len(arcs))
     _check_costs("state", "final cost", final_cost, "where it is not final")
-    label = arcs["ilabel"] & np.uint32(LABEL_MASK)
-    _check_arcs("ilabel", label, len(vocabulary.tokens))
-    _check_arcs("olabel", arcs["olabel"], len(vocabulary.words) - 1)
-    _check_arcs("nextstate", arcs["nextstate"], states - 1)
-    _check_costs("arc", "cost", arcs["cost"], None)
-    # Rows go by label, of equal ones the arc that repeats a token last: kernels look
-    # labels up in them.
-    key = label << np.uint32(1) | arcs["ilabel"] >> np.uint32(31)
-    begins = np.zeros(len(arcs) + 1, np.bool_)
-    begins[splits] = True
-    falls = np.flatnonzero((key[1:] < key[:-1]) & ~begins[1:-1]) + 1
-    _refuse_arcs(falls, "it is out of order: rows are sorted by label, epsilons first")
-    before = np.zeros(len(arcs) + 1, np.uint32)
-    np.cumsum(label == 0, out=before[1:])
-    counts = np.diff(before[splits])
-    word = arcs["ilabel"] & np.uint32(CARRIES_WORD) != 0
-    epsilon = arcs["ilabel"] & np.uint32(LEADS_TO_EPSILON) != 0
-    wrong = word != (arcs["olabel"] != 0)
-    wrong |= epsilon != (counts > 0)[arcs["nextstate"]]
-    _refuse_arcs(np.flatnonzero(wrong), "its flags do not say what is there")
+    num_tokens, num_words = len(vocabulary.tokens), len(vocabulary.words)
+    counts, arc, problem = _scan_rows(arcs, splits, num_tokens, num_words)
+    if problem == 1:
+        _check_arcs("ilabel", arcs["ilabel"] & np.uint32(LABEL_MASK), num_tokens)
+        _check_arcs("olabel", arcs["olabel"], num_words - 1)
+        _check_arcs("nextstate", arcs["nextstate"], states - 1)
+        _check_costs("arc", "cost", arcs["cost"], None)
+    if problem:
+        order = "it is out of order: rows are sorted by label, epsilons first"
+        flags = "its flags do not say what is there"
+        raise GraphError(f"arc {arc}: {order if problem == 2 else flags}")
     return counts
 
 
-def _refuse_arcs(bad: np.ndarray, problem: str) -> None:
-    if len(bad):
-        raise GraphError(f"arc {bad[0]}: {problem}")
+@jit
+def _scan_rows(arcs, splits, num_tokens, num_words):
+    """Epsilon arcs of each state; a bad arc; 1, 2, 3 of values, order, flags, or 0."""
+    num_states = len(splits) - 1
+    counts = np.zeros(num_states, np.uint32)
+    for s in range(num_states):
+        before = np.uint32(0)
+        for a in range(splits[s], splits[s + 1]):
+            one, label = arcs[a], arcs[a].ilabel & np.uint32(LABEL_MASK)
+            fits = label <= num_tokens and one.olabel < num_words
+            fits = fits and one.nextstate < num_states
+            if not (fits and LEAST_COST <= one.cost < np.inf):  # a NaN does not
+                return counts, np.int64(a), 1
+            # Rows go by label, of equal ones the arc that repeats a token last: kernels
+            # look labels up in them.
+            key = label << np.uint32(1) | one.ilabel >> np.uint32(31)
+            if key < before:
+                return counts, np.int64(a), 2
+            before = key
+            counts[s] += np.uint32(label == 0)
+    for a in range(len(arcs)):
+        ilabel, to_epsilon = arcs[a].ilabel, counts[arcs[a].nextstate] > 0
+        word = ilabel & np.uint32(CARRIES_WORD) != 0
+        epsilon = ilabel & np.uint32(LEADS_TO_EPSILON) != 0
+        if word != (arcs[a].olabel != 0) or epsilon != to_epsilon:
+            return counts, np.int64(a), 3
+    return counts, np.int64(-1), 0
 
 
 def epsilon_ranks(

@@ -263,8 +263,8 @@ def exits_of(graph: PackedGraph) -> OovExits:
 
 def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
     base, _, selfless = graph.topology.partition("-")
-    # One False more: the place of NO_STATE, -1.
-    leads = np.append(graph.state_num_epsilons > 0, False)[exits.return_state]
+    back = exits.return_state  # NO_STATE is -1
+    leads = (back >= 0) & (graph.state_num_epsilons[back] > 0)
     flags = np.where(leads, np.uint32(LEADS_TO_EPSILON), np.uint32(0))
     return Shape(
         first_state=graph.num_states,
@@ -274,6 +274,6 @@ def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
         repeats=base != "minimal" and not selfless,
         exit_last=read_only(exits.last),
         exit_cost=read_only(exits.cost),
-        return_state=read_only(exits.return_state),
+        return_state=read_only(back),
         return_flags=read_only(flags),
     )

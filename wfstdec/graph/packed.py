@@ -270,7 +270,7 @@ class _StoredGraph(PackedGraph):
         """The row of each state, without making the arcs."""
         return arc_splits(self.__dict__["_product"]).astype(np.uint32)
 
-    @property
+    @cached_property
     def num_arcs(self) -> int:
         """The number of arcs, A."""
         product = self.__dict__.get("_product")

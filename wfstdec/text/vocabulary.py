@@ -290,6 +290,8 @@ class Vocabulary:
     @cached_property
     def pronunciations(self) -> Pronunciations:
         """The token sequences of each word, by word id; may be empty."""
+        if self.oov is not None:  # joined here: decoding alone needs the parts
+            return self.own.pronunciations.joined_with(self.oov.pronunciations)
         if isinstance(self.entries, Pronunciations):
             return self.entries
         opened = -1 if self.open_word is None else self.open_word.word
@@ -310,9 +312,9 @@ class Vocabulary:
     @cached_property
     def lexicon(self) -> Lexicon | None:
         """The token sequences of each word as a lexicon; None where there are none."""
-        if isinstance(self.entries, Lexicon):
+        if self.oov is None and isinstance(self.entries, Lexicon):
             return self.entries
-        return self.entries.lexicon(self.words) if self.words else None
+        return self.pronunciations.lexicon(self.words) if self.words else None
 
     @cached_property
     def open_spelling(self) -> OpenSpelling | None:
@@ -341,12 +343,8 @@ class Vocabulary:
         self, words: tuple[str, ...], pronunciations: Pronunciations
     ) -> Vocabulary:
         """Add words behind the others, and pronunciations."""
-        return replace(
-            self,
-            words=(*self.words, *words),
-            entries=self.pronunciations.joined_with(pronunciations),
-            oov=Oov(self, pronunciations),
-        )
+        oov = Oov(self, pronunciations)
+        return replace(self, words=(*self.words, *words), oov=oov)
 
     @cached_property
     def _made(self) -> WeakCache[OovWords, Vocabulary]:

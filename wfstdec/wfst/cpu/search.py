@@ -297,13 +297,12 @@ def search_group(
 
     `inputs`: of the first one; all are of one type. Returns the group, with the steps.
     """
-    memory, at, work, status = searches[0].memory, group.at[0], Handle(group), OK
+    memory, at, status = searches[0].memory, group.at[0], OK
     scratch = memory.scratches.take(max(len(x.state.value.record) for x in searches))
     try:
         while (u := int(at["utterance"])) < len(searches):
             if status == GROW_STEPS:
                 group = group._replace(steps=twice(group.steps))
-                work = Handle(group)
             else:
                 search, frames = searches[u], int(group.chunks[u, 1] - at["frame"])
                 scratch = search.make_room(status, scratch, min(frames, pace.frames))
@@ -311,7 +310,7 @@ def search_group(
                 own[:, 4] = search.state.address
                 own[:, 5] = 0 if search.record is None else search.record.address
             at["left"], began = pace.frames, time.perf_counter()
-            status = search_rows(inputs, scratch, search.state, search.record, work)
+            status = search_rows(inputs, scratch, search.state, search.record, group)
             if status == OK:
                 seconds = time.perf_counter() - began
                 pace.note(pace.frames - int(at["left"]), seconds)
@@ -344,7 +343,7 @@ def search_rows(inputs, scratch, state, record, group):
 
     `inputs`, `state`, `record`: of any of its utterances, for their types.
     """
-    chunks, ends, steps, ats = opened(group)
+    chunks, ends, steps, ats = group
     whole, at = len(ends) > 0, ats[0]
     while at.utterance < len(chunks):
         given = chunks[at.utterance]
