@@ -60,7 +60,7 @@ def compose(left: FstArrays, right: FstArrays) -> FstArrays:
     # `_NO_ARC` is the position of what is appended.
     cost = left.cost[left_arc]
     cost += np.append(right.cost, np.float32(0))[right_arc]
-    return _trimmed(
+    return trimmed(
         FstArrays(
             start=0,
             final_cost=left.final_cost[states[:, 0]] + right.final_cost[states[:, 1]],
@@ -69,7 +69,8 @@ def compose(left: FstArrays, right: FstArrays) -> FstArrays:
             olabel=np.append(right.olabel, np.int32(EPSILON))[right_arc],
             nextstate=nextstate,
             cost=cost,
-        )
+        ),
+        is_reached=True,
     )
 
 
@@ -170,11 +171,14 @@ def _join(left, right):
     return pairs[:num_states], splits, arcs[:num_arcs], nextstate[:num_arcs]
 
 
-def _trimmed(fst: FstArrays) -> FstArrays:
-    """The part from which a final state can be reached."""
-    # All states are reached from the start, which stays 0.
+def trimmed(fst: FstArrays, *, is_reached: bool = False) -> FstArrays:
+    """The states on paths from the start, which may be known, to a final state."""
     useful = np.isfinite(fst.final_cost)
-    _mark_sources(*_entering(fst), useful)
+    _mark(*_entering(fst), useful)
+    if not is_reached:
+        reached = np.arange(fst.num_states) == fst.start
+        _mark(fst.state_arc_splits, fst.nextstate, reached)
+        useful &= reached
     if useful.all():
         return fst
     return part_of(fst, useful, useful[fst.arc_state()] & useful[fst.nextstate])
@@ -204,8 +208,8 @@ def _entering(fst: FstArrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 @jit
-def _mark_sources(splits, source, marked):
-    """Mark states that lead to a marked one: a search along reversed arcs."""
+def _mark(splits, nextstate, marked):
+    """Mark the states that arcs lead to from marked ones."""
     waiting, size = np.empty(len(marked), np.int64), 0
     for state in np.flatnonzero(marked):
         waiting[size] = state
@@ -214,9 +218,9 @@ def _mark_sources(splits, source, marked):
         size -= 1
         state = waiting[size]
         for i in range(splits[state], splits[state + 1]):
-            if not marked[source[i]]:
-                marked[source[i]] = True
-                waiting[size] = source[i]
+            if not marked[nextstate[i]]:
+                marked[nextstate[i]] = True
+                waiting[size] = nextstate[i]
                 size += 1
 
 

@@ -1,4 +1,8 @@
-"""Build a search graph T o (L o G); log states, arcs, time and memory of stages."""
+"""Build a search graph T o min(det(L o G)); log size, time and memory of its stages.
+
+det(L o G) is made of tries (`fst/history_tries.py`) for a language model, and by an FST
+library for a grammar of the user.
+"""
 
 import ctypes
 import logging
@@ -15,13 +19,14 @@ from tqdm import tqdm
 
 from wfstdec.errors import GraphError, LexiconError, OptionError
 from wfstdec.fst.arrays import LabelSpace
-from wfstdec.fst.engine import Engine, get_engine
+from wfstdec.fst.engine import Engine, check_engine, get_engine
 from wfstdec.fst.grammar import (
     WordAcceptor,
     build_grammar,
     build_user_grammar,
     read_grammar,
 )
+from wfstdec.fst.history_tries import build_history_tries
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
 from wfstdec.fst.operations import compose
 from wfstdec.fst.operations import minimize as minimize_fst
@@ -80,7 +85,8 @@ def peak_memory_gb() -> float:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e9
 
 
-_NUM_STAGES = 8
+_NUM_STAGES = 6
+"""With a grammar of the user, two more: L and L o G."""
 _LEAST_STATE_LIMIT = 1_000_000
 
 
@@ -140,7 +146,8 @@ def build_graph(
         open_vocabulary: What words cost that are spelled by tokens, an
             `OpenVocabulary`: any word may occur where `<unk>` may, at the cost of an
             OOV word plus these costs.
-        engine: `"kaldifst"` or `"pynini"`.
+        engine: The FST library that determinizes LG of a `grammar`: `"kaldifst"` or
+            `"pynini"`. With `lm` none is needed.
         minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
 
@@ -151,11 +158,12 @@ def build_graph(
         InputError: One of its subclasses, for what is wrong with a file or option.
         BackendError: The engine is not installed.
     """
-    fst_engine = get_engine(engine)
-    check_topology(topology)  # now, and not after minutes
+    check_engine(engine)  # now, and not after minutes
+    check_topology(topology)
     _check_unk_cost(unk_cost, grammar)
     hidden = None if progress else True  # None: also where there is no terminal
-    with tqdm(total=_NUM_STAGES, desc="build", unit="stage", disable=hidden) as bar:
+    num_stages = _NUM_STAGES + 2 * (grammar is not None) - (not minimize)
+    with tqdm(total=num_stages, desc="build", unit="stage", disable=hidden) as bar:
         stages = Stages(bar)
         table = load_tokens(tokens, blank)
         between = separator_of(separator, table, lexicon=lexicon, silence=silence)
@@ -176,13 +184,15 @@ def build_graph(
         words, has_exits = word_table(marked.lexicon), oov_cost is not None
         labels = LabelSpace(table, words, marked.num_disambig, has_exits)
         if isinstance(model, ArpaModel):
-            g = build_grammar(model, labels, unk_cost, oov_cost)
+            g = stages.made("G", build_grammar(model, labels, unk_cost, oov_cost))
+            lg = build_history_tries(marked, labels, g)
         else:
-            g = build_user_grammar(model, labels, fst_engine)
-        stages.made("G", g)
-        l_fst = stages.made("L", build_lexicon_fst(marked, labels))
-        lg = stages.made("L o G", compose(l_fst, g))
-        lg = stages.made("det(L o G)", _determinized(lg, fst_engine))
+            fst_engine = get_engine(engine)
+            g = stages.made("G", build_user_grammar(model, labels, fst_engine))
+            l_fst = stages.made("L", build_lexicon_fst(marked, labels))
+            lg = stages.made("L o G", compose(l_fst, g))
+            lg = _determinized(lg, fst_engine)
+        stages.made("det(L o G)", lg)
         if minimize:
             lg = stages.made("min(det(L o G))", minimize_fst(lg))
         tlg = stages.made("T o LG", compose_topology(topology, lg, labels))
