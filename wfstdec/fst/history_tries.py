@@ -26,10 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.errors import GraphError
-from wfstdec.fst.arrays import LabelSpace
+from wfstdec.fst.arrays import Arcs, LabelSpace, arcs_of, fst_of
 from wfstdec.fst.lexicon_fst import MarkedLexicon, pronunciation_labels
-from wfstdec.fst.operations import trimmed
 from wfstdec.graph.arcs import ARC, FstArrays
 from wfstdec.jit import inlined, jit
 from wfstdec.jit.arrays import enter, longer, slot_of_pair
@@ -43,45 +41,20 @@ the mass."""
 _FIRST_SIZE = 1 << 12
 
 
-class _Prons(NamedTuple):
-    """P pronunciations with their symbols, sorted by their labels."""
-
-    label: np.ndarray  # int32, of all of them in a row
-    splits: np.ndarray  # int64 [P + 1]
-    word: np.ndarray  # int32 [P]
-    cost: np.ndarray  # float64 [P]
-
-
-class _Grammar(NamedTuple):
-    """G: arcs of the words below `backoff_word`, back-offs, the class above it."""
-
-    splits: np.ndarray  # int64 [H + 1]
-    label: np.ndarray  # int32 [A]
-    nextstate: np.ndarray  # int32 [A]
-    cost: np.ndarray  # float32 [A]
-    final_cost: np.ndarray  # float32 [H]
-    end: np.ndarray  # int64 [H], the state behind a word: (end, h) or (begin, h)
-    ended: np.ndarray  # int64 [N], the history of each state (end, h)
-    backoff_word: int
-
-
 class _Entries(NamedTuple):
-    """Pronunciations of the words listed for each history, in the order of `_Prons`."""
+    """Pronunciations of the words listed for each history, sorted by their labels."""
 
-    splits: np.ndarray  # int64 [H + 1]
-    pron: np.ndarray  # int32 [E]
-    arc: np.ndarray  # int32 [E], of G
-
-
-class _Between(NamedTuple):
-    """Labels and costs between words."""
-
-    filler: int  # ilabel of the separator or the silence, 0 for none
-    filler_cost: float
-    no_silence_cost: float
-    is_separator: bool
-    backoff: int  # ilabel of `#0`
-    class_token: int
+    splits: np.ndarray  # int64 [H + 1], the entries of each history
+    begin: np.ndarray  # int32 [E], where the labels of each begin in `label`
+    end: np.ndarray  # int32 [E]
+    word: np.ndarray  # int32 [E]
+    history: np.ndarray  # int32 [E], behind the word
+    cost: np.ndarray  # float64 [E], of the word and its pronunciation
+    label: np.ndarray  # int32, of all pronunciations in a row
+    state: np.ndarray  # int64 [H], behind a word: (end, h) or (begin, h)
+    final_cost: np.ndarray  # float32 [H]
+    num_ends: int  # the number of states (end, h)
+    separator: int  # ilabel of the token that ends words
 
 
 def build_history_tries(
@@ -90,93 +63,89 @@ def build_history_tries(
     """Make det(L o G), with a few states (end, h) that nothing reaches."""
     # A silence and a pronunciation that begins with it keep an arc each; they need no
     # symbol, since nothing is determinized after this.
-    g = trimmed(g)
-    if g.num_states == 0:
-        raise GraphError("no sentence has a probability, expected some")
-    fillers, silent = marked.fillers, marked.fillers.silence is not None
-    ended = np.zeros(0, np.int64)
-    if fillers.ends_words or silent:
-        ended = g.nextstate[g.ilabel != labels.backoff_word].astype(np.int64)
+    fillers, silence = marked.fillers, marked.fillers.silence
+    begin, ended = np.arange(g.num_states), np.zeros(0, np.int64)
+    if fillers.ends_words or silence is not None:
+        ended = g.nextstate[g.ilabel != labels.backoff_word]
         # With a silence a sentence begins as if a word were before it.
-        ended = np.unique(np.append(ended, g.start) if silent else ended)
-    end = np.arange(g.num_states)
+        ended = np.unique(ended if silence is None else np.append(ended, g.start))
+    end, start = begin.copy(), g.start
     end[ended] = g.num_states + np.arange(len(ended))
-    grammar = _Grammar(
-        *(g.state_arc_splits, g.ilabel, g.nextstate, g.cost, g.final_cost),
-        *(end, ended, labels.backoff_word),
-    )
-    between = _Between(
-        filler=ilabel_of(fillers.tokens[0]) if fillers.tokens else EPSILON,
-        filler_cost=-math.log(fillers.silence_prob) if silent else 0.0,
-        no_silence_cost=-math.log1p(-fillers.silence_prob),
-        is_separator=fillers.separator is not None,
-        backoff=labels.disambig(0),
-        class_token=labels.class_token,
-    )
-    prons = _sorted(marked, labels)
-    states, arcs = _grow(prons, grammar, _listed(prons, grammar), between)
-    start = int(end[g.start]) if silent else g.start
-    return FstArrays(
-        start,
-        states["final"][:-1].copy(),
-        states["arcs"].copy(),
-        ilabel=arcs["ilabel"].astype(np.int32),
-        olabel=arcs["olabel"].astype(np.int32),
-        nextstate=arcs["nextstate"].astype(np.int32),
-        cost=arcs["cost"].copy(),
-    )
+    tries, final_cost = _tries(marked, labels, g, end, len(ended))
+    final_cost[begin] = g.final_cost
+    final_cost[end] = g.final_cost
+    other = np.flatnonzero(g.ilabel >= labels.backoff_word)
+    state, to = g.arc_state()[other], g.nextstate[other]
+    is_class = g.ilabel[other] == labels.class_word
+    ilabel = np.where(is_class, labels.class_token, labels.disambig(0))
+    olabel = np.where(is_class, labels.class_word, EPSILON)
+    to = np.where(is_class, end[to], to)
+    parts = [tries, arcs_of(state, ilabel, olabel, to, g.cost[other])]
+    if fillers.separator is not None:
+        separator = ilabel_of(fillers.separator)
+        parts.append(arcs_of(begin, separator, EPSILON, begin))
+        parts.append(arcs_of(end[ended], separator, EPSILON, ended))
+    if silence is not None:
+        with_silence = -math.log(fillers.silence_prob)
+        without = np.float32(-math.log1p(-fillers.silence_prob))
+        final_cost[end[ended]] += without
+        # Without a silence, all that (begin, h) has: no epsilon arc is needed.
+        start, copied = int(end[g.start]), end != begin
+        for part in parts[:2]:
+            some = part.state < g.num_states
+            some[some] = copied[part.state[some]]
+            part = Arcs(*(column[some] for column in part))
+            changed = {"state": end[part.state], "cost": part.cost + without}
+            parts.append(part._replace(**changed))
+        ends = end[ended]
+        parts.append(arcs_of(ends, ilabel_of(silence), EPSILON, ended, with_silence))
+    return fst_of(parts, start, final_cost)
 
 
-def _sorted(marked: MarkedLexicon, labels: LabelSpace) -> _Prons:
-    """Sort the pronunciations by their labels."""
+def _tries(
+    marked: MarkedLexicon,
+    labels: LabelSpace,
+    g: FstArrays,
+    end: np.ndarray,
+    num_ends: int,
+) -> tuple[Arcs, np.ndarray]:
+    """The arcs of words, and final costs of all states."""
     label, splits = pronunciation_labels(marked, labels)
     # Big-endian bytes have the order of the labels, and are faster to compare.
     raw, ends = label.astype(">i4").tobytes(), (4 * splits).tolist()
-    texts = [raw[a:b] for a, b in zip(ends, ends[1:], strict=False)]
-    order = np.array(sorted(range(len(texts)), key=texts.__getitem__))
-    ids, words = word_ids(labels.words), marked.lexicon.words
-    return _Prons(
-        np.frombuffer(b"".join(texts[i] for i in order), ">i4").astype(np.int32),
-        np.append(0, np.cumsum(np.diff(splits)[order])),
-        np.array([ids[words[i]] for i in order], np.int32),
-        np.asarray(marked.lexicon.costs, np.float64)[order],
+    texts = [raw[i:j] for i, j in zip(ends, ends[1:], strict=False)]
+    rank = np.empty(len(texts), np.int64)
+    rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+    ids = word_ids(labels.words)
+    word = np.array([ids[w] for w in marked.lexicon.words])
+    # Entries: each arc of a word as often as the word has pronunciations.
+    of_word, counts = np.argsort(word, kind="stable"), np.bincount(word)
+    arc = np.flatnonzero(g.ilabel < labels.backoff_word)
+    first, count = (np.cumsum(counts) - counts)[g.ilabel[arc]], counts[g.ilabel[arc]]
+    arc = np.repeat(arc, count)
+    entry = np.arange(len(arc)) - np.repeat(np.cumsum(count) - count - first, count)
+    pron, state = of_word[entry], g.arc_state()[arc]
+    order = np.argsort(state * len(texts) + rank[pron])
+    arc, pron = arc[order], pron[order]
+    costs, separator = np.asarray(marked.lexicon.costs, float), marked.fillers.separator
+    entries = _Entries(
+        splits=np.append(0, np.cumsum(np.bincount(state, minlength=g.num_states))),
+        begin=splits[pron].astype(np.int32),
+        end=splits[pron + 1].astype(np.int32),
+        word=g.ilabel[arc],
+        history=g.nextstate[arc],
+        cost=g.cost[arc] + costs[pron],
+        label=label,
+        state=end,
+        final_cost=g.final_cost,
+        num_ends=num_ends,
+        separator=EPSILON if separator is None else ilabel_of(separator),
     )
-
-
-@jit
-def _listed(prons, grammar):
-    """The entries of all histories: a counting sort, as `prons` are in order."""
-    num_words, num_histories = grammar.backoff_word, len(grammar.final_cost)
-    num_prons = np.zeros(num_words, np.int64)
-    for word in prons.word:
-        num_prons[word] += 1
-    # The arcs of each word, then the entries of each history.
-    by_word = np.zeros(num_words + 1, np.int64)
-    splits = np.zeros(num_histories + 1, np.int64)
-    for h in range(num_histories):
-        for a in range(grammar.splits[h], grammar.splits[h + 1]):
-            if grammar.label[a] < num_words:
-                by_word[grammar.label[a] + 1] += 1
-                splits[h + 1] += num_prons[grammar.label[a]]
-    by_word, splits = np.cumsum(by_word), np.cumsum(splits)
-    at = by_word.copy()
-    arc = np.empty(by_word[-1], np.int32)
-    history = np.empty(by_word[-1], np.int32)
-    for h in range(num_histories):
-        for a in range(grammar.splits[h], grammar.splits[h + 1]):
-            word = grammar.label[a]
-            if word < num_words:
-                arc[at[word]], history[at[word]] = a, h
-                at[word] += 1
-    at = splits.copy()
-    entries = np.empty(splits[-1], np.int32), np.empty(splits[-1], np.int32)
-    for p in range(len(prons.word)):
-        word = prons.word[p]
-        for i in range(by_word[word], by_word[word + 1]):
-            h = history[i]
-            entries[0][at[h]], entries[1][at[h]] = p, arc[i]
-            at[h] += 1
-    return _Entries(splits, entries[0], entries[1])
+    states, made = _grow(entries)
+    state = np.repeat(np.arange(len(states) - 1), np.diff(states["arcs"]))
+    labels_of = made["ilabel"], made["olabel"]
+    arcs = Arcs(state, *labels_of, made["nextstate"], made["cost"])
+    return arcs, states["final"][:-1].copy()
 
 
 @inlined
@@ -195,10 +164,10 @@ def _log_add(a, b):
 
 
 @jit
-def _grow(prons, grammar, entries, between):
-    """All states in turn, each with its arcs: `_STATE` [S + 1], `ARC` [A]."""
-    num_histories = len(grammar.final_cost)
-    sink = num_histories + len(grammar.ended)  # ends a sentence at an inner node
+def _grow(entries):
+    """Roots, then nodes in the order they are reached: `_STATE` [S + 1], `ARC` [A]."""
+    num_histories = len(entries.final_cost)
+    sink = num_histories + entries.num_ends  # final, behind a word at an inner node
     num_states, size = sink + 1, _FIRST_SIZE
     while size < 2 * num_states:
         size *= 2
@@ -206,82 +175,50 @@ def _grow(prons, grammar, entries, between):
     # its next history: pairs whose numbers in a hash table are those of states.
     pairs, slots = np.full((size, 2), -1, np.int32), np.full(4 * size, -1, np.int32)
     states, arcs = np.empty(size, _STATE), np.empty(2 * size, ARC)
-    num_labels, m, state = len(prons.label), 0, 0
+    num_labels, m, state = len(entries.label), 0, 0
     while state < num_states:
-        first, end, depth, mass = 0, 0, 0, 0.0
-        num_more, h, is_tail = 2, state, False
+        i, end, depth, mass, is_tail = 0, 0, 0, 0.0, False
         if state < num_histories:
-            first, end = entries.splits[state], entries.splits[state + 1]
-            num_more += grammar.splits[state + 1] - grammar.splits[state]
-        elif state < sink:
-            h = grammar.ended[state - num_histories]
-            states[state].arcs = m  # may be where the arcs of h end
-            num_more += states[h + 1].arcs - states[h].arcs
+            i, end = entries.splits[state], entries.splits[state + 1]
         elif state > sink:
             node = states[state]
-            first, end, depth, mass = node.first, node.end, node.depth, node.mass
+            i, end, depth, mass = node.first, node.end, node.depth, node.mass
             is_tail = pairs[state, 0] < num_labels
         # Room for all that the state may need, so that no step below checks it.
-        if m + end - first + num_more > len(arcs):
-            arcs = longer(arcs, m + end - first + num_more)
-        if num_states + end - first + 1 > len(states):
-            states = longer(states, num_states + end - first + 1)
+        if m + end - i + 2 > len(arcs):
+            arcs = longer(arcs, m + end - i + 2)
+        if num_states + end - i + 1 > len(states):
+            states = longer(states, num_states + end - i + 1)
         states[state].arcs, states[state].final = m, np.float32(np.inf)
-        if state < num_histories:
-            states[state].final = grammar.final_cost[state]
-            for a in range(grammar.splits[state], grammar.splits[state + 1]):
-                label, to = grammar.label[a], grammar.nextstate[a]
-                if label == grammar.backoff_word:
-                    m = _put(arcs, m, between.backoff, 0, to, grammar.cost[a])
-                elif label > grammar.backoff_word:
-                    to = grammar.end[to]
-                    m = _put(arcs, m, between.class_token, label, to, grammar.cost[a])
-            if between.is_separator:
-                m = _put(arcs, m, between.filler, 0, state, 0.0)
-        elif state < sink:
-            states[state].final = grammar.final_cost[h]
-            if not between.is_separator:
-                # Without a silence, all that (begin, h) has: no epsilon arc is needed.
-                states[state].final += np.float32(between.no_silence_cost)
-                for a in range(states[h].arcs, states[h + 1].arcs):
-                    arcs[m] = arcs[a]
-                    arcs[m].cost += np.float32(between.no_silence_cost)
-                    m += 1
-            m = _put(arcs, m, between.filler, 0, h, between.filler_cost)
-        elif state == sink:
+        if state == sink:
             states[state].final = np.float32(0)
-        i = first
-        if depth > 0 and i < end:
-            p, a = entries.pron[i], entries.arc[i]
-            if prons.splits[p] + depth == prons.splits[p + 1]:
-                # A word ends here, and others go on: a separator follows, or the end.
-                word = 0 if is_tail else prons.word[p]
-                to, rest = grammar.nextstate[a], grammar.cost[a] + prons.cost[p] - mass
-                m = _put(arcs, m, between.filler, word, to, rest)
-                last = np.float32(rest + grammar.final_cost[to])
-                if is_tail:
-                    states[state].final = last
-                elif last < np.inf:
-                    m = _put(arcs, m, 0, word, sink, last)
-                i += 1
+        if i < end and entries.begin[i] + depth == entries.end[i]:
+            # A word ends here, and others go on: a separator follows, or the end.
+            word = 0 if is_tail else entries.word[i]
+            history, rest = entries.history[i], entries.cost[i] - mass
+            m = _put(arcs, m, entries.separator, word, history, rest)
+            last = np.float32(rest + entries.final_cost[history])
+            if is_tail:
+                states[state].final = last
+            elif last < np.inf:
+                m = _put(arcs, m, EPSILON, word, sink, last)
+            i += 1
         while i < end:
             # The entries i to j have the next label in common.
-            p, arc, alone, j = entries.pron[i], entries.arc[i], True, i + 1
-            at = prons.splits[p] + depth
-            label, total = prons.label[at], grammar.cost[arc] + prons.cost[p]
-            while j < end:
-                q, a = entries.pron[j], entries.arc[j]
-                if prons.label[prons.splits[q] + depth] != label:
-                    break
-                total = _log_add(total, grammar.cost[a] + prons.cost[q])
-                alone = alone and a == arc
+            at, word, history = (
+                entries.begin[i] + depth,
+                entries.word[i],
+                entries.history[i],
+            )
+            label, total, alone, j = entries.label[at], entries.cost[i], True, i + 1
+            while j < end and entries.label[entries.begin[j] + depth] == label:
+                total = _log_add(total, entries.cost[j])
+                alone = alone and entries.word[j] == word
                 j += 1
-            follows = grammar.nextstate[arc]
-            word = prons.word[p] if alone and not is_tail else 0
-            if j == i + 1 and at + 1 == prons.splits[p + 1]:
-                to = np.int64(grammar.end[follows])
+            if j == i + 1 and at + 1 == entries.end[i]:
+                to = entries.state[history]
             else:
-                one, two = (at, follows) if alone else (num_labels + i, depth + 1)
+                one, two = (at, history) if alone else (num_labels + i, depth + 1)
                 to = np.int64(slots[slot_of_pair(slots, pairs, one, two)])
                 if to < 0:  # called for new pairs alone: tuples of arrays cost time
                     table = pairs, slots
@@ -289,7 +226,8 @@ def _grow(prons, grammar, entries, between):
                     pairs, slots = table
                     states[to].first, states[to].end, states[to].depth = i, j, depth + 1
                     states[to].mass = total
-            m = _put(arcs, m, label, word, to, total - mass)
+            olabel = word if alone and not is_tail else 0
+            m = _put(arcs, m, label, olabel, to, total - mass)
             i = j
         state += 1
     states[num_states].arcs = m

@@ -60,7 +60,7 @@ def compose(left: FstArrays, right: FstArrays) -> FstArrays:
     # `_NO_ARC` is the position of what is appended.
     cost = left.cost[left_arc]
     cost += np.append(right.cost, np.float32(0))[right_arc]
-    return trimmed(
+    return _trimmed(
         FstArrays(
             start=0,
             final_cost=left.final_cost[states[:, 0]] + right.final_cost[states[:, 1]],
@@ -69,8 +69,7 @@ def compose(left: FstArrays, right: FstArrays) -> FstArrays:
             olabel=np.append(right.olabel, np.int32(EPSILON))[right_arc],
             nextstate=nextstate,
             cost=cost,
-        ),
-        is_reached=True,
+        )
     )
 
 
@@ -171,14 +170,11 @@ def _join(left, right):
     return pairs[:num_states], splits, arcs[:num_arcs], nextstate[:num_arcs]
 
 
-def trimmed(fst: FstArrays, *, is_reached: bool = False) -> FstArrays:
-    """The states on paths from the start, which may be known, to a final state."""
+def _trimmed(fst: FstArrays) -> FstArrays:
+    """The part from which a final state can be reached."""
+    # All states are reached from the start, which stays 0.
     useful = np.isfinite(fst.final_cost)
-    _mark(*_entering(fst), useful)
-    if not is_reached:
-        reached = np.arange(fst.num_states) == fst.start
-        _mark(fst.state_arc_splits, fst.nextstate, reached)
-        useful &= reached
+    _mark_sources(*_entering(fst), useful)
     if useful.all():
         return fst
     return part_of(fst, useful, useful[fst.arc_state()] & useful[fst.nextstate])
@@ -208,8 +204,8 @@ def _entering(fst: FstArrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 @jit
-def _mark(splits, nextstate, marked):
-    """Mark the states that arcs lead to from marked ones."""
+def _mark_sources(splits, source, marked):
+    """Mark states that lead to a marked one: a search along reversed arcs."""
     waiting, size = np.empty(len(marked), np.int64), 0
     for state in np.flatnonzero(marked):
         waiting[size] = state
@@ -218,9 +214,9 @@ def _mark(splits, nextstate, marked):
         size -= 1
         state = waiting[size]
         for i in range(splits[state], splits[state + 1]):
-            if not marked[nextstate[i]]:
-                marked[nextstate[i]] = True
-                waiting[size] = nextstate[i]
+            if not marked[source[i]]:
+                marked[source[i]] = True
+                waiting[size] = source[i]
                 size += 1
 
 
