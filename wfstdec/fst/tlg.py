@@ -30,6 +30,7 @@ from wfstdec.fst.history_tries import build_history_tries
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
 from wfstdec.fst.operations import compose
 from wfstdec.fst.operations import minimize as minimize_fst
+from wfstdec.fst.product import PRODUCTS, product_of_lg
 from wfstdec.fst.topology import (
     add_open_words,
     check_topology,
@@ -37,7 +38,7 @@ from wfstdec.fst.topology import (
     take_exits,
 )
 from wfstdec.graph.arcs import FstArrays, GraphInfo
-from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.packed import PackedGraph, pack_product
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import (
@@ -195,10 +196,6 @@ def build_graph(
         stages.made("det(L o G)", lg)
         if minimize:
             lg = stages.made("min(det(L o G))", minimize_fst(lg))
-        tlg = stages.made("T o LG", compose_topology(topology, lg, labels))
-        exits = None
-        if oov_cost is not None:
-            tlg, exits = take_exits(tlg, labels, oov_cost)
         word_cost = _word_costs(model, labels.words, unk_cost)
         vocabulary = Vocabulary(
             tokens=table,
@@ -212,13 +209,24 @@ def build_graph(
             spent = open_vocabulary.token_cost, open_vocabulary.word_cost
             vocabulary = vocabulary.with_open_word(kind, *map(float, spent))
             word_cost = np.append(word_cost, [np.inf] * (len(word_cost) > 0))
-            tlg = add_open_words(tlg, labels, exits, vocabulary, topology=topology)
         info = GraphInfo(
             topology,
             marks_repeats=True,
             word_cost=word_cost.astype(np.float32),
             silence_prob=None if fillers.silence is None else float(silence_prob),
         )
+        if topology in PRODUCTS and open_vocabulary is None:
+            made = product_of_lg(topology, lg, labels, oov_cost or 0.0)
+            stages.made("T o LG", None)
+            kept = made.oov_exits if oov_exits else None
+            graph = pack_product(made.product, made.final_cost, vocabulary, info, kept)
+            return stages.made("pack", graph)
+        tlg = stages.made("T o LG", compose_topology(topology, lg, labels))
+        exits = None
+        if oov_cost is not None:
+            tlg, exits = take_exits(tlg, labels, oov_cost)
+        if open_vocabulary is not None:
+            tlg = add_open_words(tlg, labels, exits, vocabulary, topology=topology)
         ilabel, repeat = labels.split_repeats(tlg.ilabel)
         tlg, kept = replace(tlg, ilabel=ilabel), exits if oov_exits else None
         graph = PackedGraph.pack(tlg, repeat, vocabulary, info, kept)

@@ -69,6 +69,23 @@ class Product(NamedTuple):
             return whole
         return _joined(self.arcs, self.epsilons, self.blank, num_tokens)
 
+    def joined(
+        self, arcs: np.ndarray, epsilons: np.ndarray, num_tokens: int
+    ) -> "Product":
+        """The product with other arcs, read-only, as parts of its path arcs."""
+        parts = _parts_of(arcs, epsilons, self.blank, num_tokens)
+        others = (self.kind, self.token, self.row, self.num_epsilons, self.row_splits)
+        kind, token, row, num_epsilons, row_splits = map(read_only, others)
+        return Product(
+            kind=kind,
+            token=token,
+            row=row,
+            num_epsilons=num_epsilons,
+            row_splits=row_splits,
+            blank=self.blank,
+            **parts,
+        )
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Arrays of a graph file by name, of the smallest integers that hold them."""
         parts = {f"lg_{name}": getattr(self, name) for name in self._fields[:-1]}
