@@ -66,6 +66,27 @@ def test_the_graph_is_that_of_the_composition(seed, topology, monkeypatch):
     assert_same(found, expected)
 
 
+@pytest.mark.parametrize("topology", ["normal", "compact"])
+def test_the_graph_of_a_grammar_is_that_of_the_composition(
+    topology, monkeypatch, tmp_path
+):
+    """An engine made its LG; epsilons lead on from the start, and to a word's end."""
+    text = "0 1 <eps> 1\n0 2 x 0.5\n1 1 y 2\n1 2 x\n2 0.25\n2 0 z 1\n1 3\n"
+    (tmp_path / "g.txt").write_text(text)
+    (tmp_path / "lexicon.txt").write_text("x a b\ny a b\nz a\nz b b\n")
+    for separator in (None, "s"):
+        found, expected = both(
+            monkeypatch,
+            tokens=TOKENS,
+            lexicon=tmp_path / "lexicon.txt",
+            grammar=tmp_path / "g.txt",
+            topology=topology,
+            separator=separator,
+        )
+        assert_same(found, expected)
+        monkeypatch.undo()
+
+
 def test_the_graph_of_the_demo_is_that_of_the_composition(monkeypatch, tmp_path):
     recipe = recipes.find_recipe()
     found, expected = both(

@@ -157,13 +157,6 @@ def _put(arcs, i, ilabel, olabel, nextstate, cost):
 
 
 @jit
-def _log_add(a, b):
-    """-ln(exp(-a) + exp(-b))."""
-    low, high = min(a, b), max(a, b)
-    return low - np.log1p(np.exp(low - high))
-
-
-@jit
 def _grow(entries):
     """Roots, then nodes in the order they are reached: `_STATE` [S + 1], `ARC` [A]."""
     num_histories = len(entries.final_cost)
@@ -212,7 +205,7 @@ def _grow(entries):
             )
             label, total, alone, j = entries.label[at], entries.cost[i], True, i + 1
             while j < end and entries.label[entries.begin[j] + depth] == label:
-                total = _log_add(total, entries.cost[j])
+                total = -np.logaddexp(-total, -entries.cost[j])
                 alone = alone and entries.word[j] == word
                 j += 1
             if j == i + 1 and at + 1 == entries.end[i]:

@@ -2,8 +2,8 @@
 
     product, final_cost, exits = product_of_lg("normal", lg, labels, oov_cost)
 
-A state is (c, s): c is the ilabel of the token before, 0 at
-the start, or `_BLANK` after a blank, which in `compact` is a hub; s is a state of LG.
+A state is (c, s): c is the ilabel of the token before, 0 at the start, or `_BLANK`
+after a blank, which in `compact` is a hub; s is a state of LG.
 
     normal     (c, s) -blank-> (blank, s)   (c, s) -i-> (i, s') for i other than c
                (c, s) -epsilon-> (c, s'), but not after a blank
@@ -33,14 +33,6 @@ PRODUCTS = "normal", "compact"
 _BLANK, _OUTSIDE = -1, -2
 
 
-class _Parts(NamedTuple):
-    """Parts of a graph."""
-
-    product: Product  # Its arcs are in any order and without flags
-    final_cost: np.ndarray  # float32 [N]
-    oov_exits: OovExits | None
-
-
 class _Lg(NamedTuple):
     """LG with the arcs of each state sorted: tokens, the class, then epsilons."""
 
@@ -63,8 +55,8 @@ class _States(NamedTuple):
 
 def product_of_lg(
     name: str, lg: FstArrays, labels: LabelSpace, oov_cost: float
-) -> _Parts:
-    """Make T o LG; `name` is one of `PRODUCTS`, `oov_cost` that of the exits."""
+) -> tuple[Product, np.ndarray, OovExits | None]:
+    """Make T o LG; arcs are in any order and without flags; final costs; OOV exits."""
     lg, has_hubs = trimmed(lg), name == "compact"
     if lg.num_states == 0:
         raise ArpaError("no word of the lexicon can occur, expected at least one")
@@ -127,7 +119,7 @@ def product_of_lg(
         # Of several states outside, each would have its own places to return to.
         if len(outside):
             _log.warning("%d states behind exits, expected one: no exits", len(outside))
-        return _Parts(product, final_cost, None)
+        return product, final_cost, None
     units, return_state = labels.units(), np.full(len(labels.tokens) + 1, NO_STATE)
     found = _find_all(states, np.full(len(units), outside[0]), units)
     return_state[units] = number[found]
@@ -138,7 +130,7 @@ def product_of_lg(
         return_state.astype(np.int32),
         oov_cost,
     )
-    return _Parts(product, final_cost, exits)
+    return product, final_cost, exits
 
 
 @inlined

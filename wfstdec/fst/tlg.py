@@ -216,13 +216,15 @@ def build_graph(
             silence_prob=None if fillers.silence is None else float(silence_prob),
         )
         if topology in PRODUCTS and open_vocabulary is None:
-            made = product_of_lg(topology, lg, labels, oov_cost or 0.0)
+            product, final_cost, exits = product_of_lg(
+                *(topology, lg, labels, oov_cost or 0.0)
+            )
             stages.made("T o LG", None)
-            kept = made.oov_exits if oov_exits else None
-            graph = pack_product(made.product, made.final_cost, vocabulary, info, kept)
+            kept = exits if oov_exits else None
+            graph = pack_product(product, final_cost, vocabulary, info, kept)
             return stages.made("pack", graph)
-        tlg = stages.made("T o LG", compose_topology(topology, lg, labels))
-        exits = None
+        tlg, exits = compose_topology(topology, lg, labels), None
+        stages.made("T o LG", tlg)
         if oov_cost is not None:
             tlg, exits = take_exits(tlg, labels, oov_cost)
         if open_vocabulary is not None:

@@ -34,9 +34,11 @@ from wfstdec.graph.product import (
     Product,
     arc_splits,
     compose,
+    parts_of,
     product_from,
     product_of,
 )
+from wfstdec.jit import read_only
 from wfstdec.text.display import html_table
 from wfstdec.text.files import PathLike, reading
 from wfstdec.text.lexicon import word_ids
@@ -352,7 +354,9 @@ def pack_product(
         arcs["cost"] += np.float32(0.0)  # no -0.0
         arcs["ilabel"] |= _flag(arcs["olabel"] != EPSILON, CARRIES_WORD)
         arcs["ilabel"] |= _flag(has_epsilons[arcs["nextstate"]], LEADS_TO_EPSILON)
-    product = product.joined(**parts, num_tokens=len(vocabulary.tokens))
+    columns = {name: read_only(getattr(product, name)) for name in Product._fields[:-1]}
+    columns |= parts_of(**parts, blank=product.blank, num_tokens=len(vocabulary.tokens))
+    product = Product(**columns, blank=product.blank)
     return _checked_product(product, final_cost, vocabulary, info, oov_exits)
 
 

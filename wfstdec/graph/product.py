@@ -69,23 +69,6 @@ class Product(NamedTuple):
             return whole
         return _joined(self.arcs, self.epsilons, self.blank, num_tokens)
 
-    def joined(
-        self, arcs: np.ndarray, epsilons: np.ndarray, num_tokens: int
-    ) -> "Product":
-        """The product with other arcs, read-only, as parts of its path arcs."""
-        parts = _parts_of(arcs, epsilons, self.blank, num_tokens)
-        others = (self.kind, self.token, self.row, self.num_epsilons, self.row_splits)
-        kind, token, row, num_epsilons, row_splits = map(read_only, others)
-        return Product(
-            kind=kind,
-            token=token,
-            row=row,
-            num_epsilons=num_epsilons,
-            row_splits=row_splits,
-            blank=self.blank,
-            **parts,
-        )
-
     def arrays(self) -> dict[str, np.ndarray]:
         """Arrays of a graph file by name, of the smallest integers that hold them."""
         parts = {f"lg_{name}": getattr(self, name) for name in self._fields[:-1]}
@@ -106,7 +89,7 @@ def _joined(
     return read_only(np.concatenate([arcs, epsilons, of_t]))
 
 
-def _parts_of(
+def parts_of(
     arcs: np.ndarray, epsilons: np.ndarray, blank: int, num_tokens: int
 ) -> dict[str, np.ndarray]:
     """Put arcs into the array that paths are read by; its parts by name."""
@@ -130,7 +113,7 @@ def product_from(arrays: dict[str, np.ndarray], blank: int, num_tokens: int) -> 
             raise GraphError(f"array 'lg_{name}' has {array.max()}")
         parts.append(read_only(array.astype(kind, copy=False)))
     named: Any = dict(zip(Product._fields, parts, strict=False))
-    named |= _parts_of(named["arcs"], named["epsilons"], blank, num_tokens)
+    named |= parts_of(named["arcs"], named["epsilons"], blank, num_tokens)
     product = Product(**named, blank=blank)
     num_states, num_rows = len(product.kind), len(product.row_splits) - 1
     if not len(product.token) == len(product.row) == num_states > 0:
@@ -327,7 +310,7 @@ def product_of(
         row=read_only(row),
         num_epsilons=read_only(np.diff(epsilons[splits]).astype(np.uint32)),
         row_splits=read_only(np.concatenate([[0], ends]).astype(np.uint32)),
-        **_parts_of(arcs[of_row], arcs[is_epsilon], blank, num_tokens),
+        **parts_of(arcs[of_row], arcs[is_epsilon], blank, num_tokens),
         blank=blank,
     )
     # What was inferred holds if it gives the same arcs again.
