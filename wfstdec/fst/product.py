@@ -168,6 +168,7 @@ def _reach(lg, start, units, has_hubs):
     token, state = np.empty(size, np.int32), np.empty(size, np.int32)
     first, before = np.full(num_lg, -1, np.int32), np.empty(size, np.int32)
     states = _States(token, state, first, before)
+    followed = np.full(num_lg, _OUTSIDE, np.int32)  # the label left out, if any
     n, count = 0, _enter(states, 0, _BLANK if has_hubs else 0, start)
     while n < count:
         c, s = states.token[n], states.state[n]
@@ -181,9 +182,14 @@ def _reach(lg, start, units, has_hubs):
         elif c == _BLANK or not has_hubs:
             if c != _BLANK and lg.has_blank[s]:
                 count = _enter(states, count, _BLANK, s)
+            # Arcs of s lead to the same states from any (c, s): after the first of them
+            # only its own label is new, to the second.
+            left_out, is_first = followed[s], followed[s] == _OUTSIDE
+            followed[s] = c if is_first else _BLANK
             for a in range(lg.splits[s], lg.classes[s]):
-                if lg.label[a] != c:
-                    count = _enter(states, count, lg.label[a], lg.nextstate[a])
+                label = lg.label[a]
+                if label != c and (is_first or label == left_out):
+                    count = _enter(states, count, label, lg.nextstate[a])
             for a in range(lg.classes[s], lg.epsilons[s]):
                 count = _enter(states, count, _OUTSIDE, lg.nextstate[a])
             if c != _BLANK or has_hubs:
