@@ -34,6 +34,7 @@ from wfstdec.graph.product import (
     Product,
     arc_splits,
     compose,
+    composed,
     parts_of,
     product_from,
     product_of,
@@ -281,13 +282,14 @@ class _StoredGraph(PackedGraph):
 
     @cached_property
     def fingerprint(self) -> str:
-        """That of T o LG, whose arcs are made for it and not kept."""
+        """That of T o LG, whose arcs are made for it in parts."""
         product = self.__dict__.get("_product")
         if product is None:
             return packed_file.fingerprint_of(self._arrays())
-        arcs, splits = compose(product)
-        rows = {"arcs": arcs, "state_arc_splits": splits}
-        return packed_file.fingerprint_of(rows | self._other_arrays())
+        arrays: dict[str, Any] = self._other_arrays()
+        arrays["state_arc_splits"] = self.state_arc_splits
+        arrays["arcs"] = composed(product, arc_splits(product))
+        return packed_file.fingerprint_of(arrays)
 
     @property
     def num_arcs(self) -> int:

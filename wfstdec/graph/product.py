@@ -176,12 +176,12 @@ def compose(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Make T o LG: `ARC` [A'] and uint32 [S + 1]."""
     splits = arc_splits(product, reduced=reduced)
-    (arcs,) = _composed(product, splits, len(product.kind), reduced)
+    (arcs,) = composed(product, splits, len(product.kind), reduced)
     return arcs, splits.astype(np.uint32)
 
 
-def _composed(
-    product: Product, splits: np.ndarray, step: int, reduced: bool = False
+def composed(
+    product: Product, splits: np.ndarray, step: int = _STEP, reduced: bool = False
 ) -> Iterator[np.ndarray]:
     """Yield the arcs of T o LG, those of `step` states at a time."""
     has_epsilons = (product.num_epsilons > 0) | (product.kind == TO_HUB)
@@ -318,7 +318,7 @@ def product_of(
         return None
     if not np.array_equal(arc_splits(product), splits):
         return None
-    made, at = _composed(product, splits, _STEP), 0
+    made, at = composed(product, splits), 0
     for part in made:
         if part.tobytes() != arcs[at : at + len(part)].tobytes():
             return None
