@@ -141,10 +141,10 @@ def _tries(
         num_ends=num_ends,
         separator=EPSILON if separator is None else ilabel_of(separator),
     )
-    states, made = _grow(entries)
+    states, grown = _grow(entries)
     state = np.repeat(np.arange(len(states) - 1), np.diff(states["arcs"]))
-    labels_of = made["ilabel"], made["olabel"]
-    arcs = Arcs(state, *labels_of, made["nextstate"], made["cost"])
+    labels_of = grown["ilabel"], grown["olabel"]
+    arcs = Arcs(state, *labels_of, grown["nextstate"], grown["cost"])
     return arcs, states["final"][:-1].copy()
 
 

@@ -1,4 +1,4 @@
-"""T o LG as rows of LG and states: `graph/product.py` without its arcs.
+"""T o LG as rows of LG and states, without its arcs; see `graph/product.py`.
 
     product, final_cost, exits = product_of_lg("normal", lg, labels, oov_cost)
 
@@ -90,11 +90,11 @@ def product_of_lg(
 
     def records(arc: np.ndarray, ilabel: np.ndarray, to: np.ndarray) -> np.ndarray:
         """Arcs of LG as records."""
-        made = np.zeros(len(arc), ARC)
-        found = _find_all(states, nextstate[arc], to)
-        made["ilabel"], made["nextstate"] = ilabel, number[found]
-        made["olabel"], made["cost"] = lg.olabel[order[arc]], lg.cost[order[arc]]
-        return made
+        rows = np.zeros(len(arc), ARC)
+        reached = _find_all(states, nextstate[arc], to)
+        rows["ilabel"], rows["nextstate"] = ilabel, number[reached]
+        rows["olabel"], rows["cost"] = lg.olabel[order[arc]], lg.cost[order[arc]]
+        return rows
 
     is_hub = kind == AFTER_BLANK
     state, arc = arcs_from(is_hub, splits[:-1], classes)
@@ -121,8 +121,8 @@ def product_of_lg(
             _log.warning("%d states behind exits, expected one: no exits", len(outside))
         return product, final_cost, None
     units, return_state = labels.units(), np.full(len(labels.tokens) + 1, NO_STATE)
-    found = _find_all(states, np.full(len(units), outside[0]), units)
-    return_state[units] = number[found]
+    reached = _find_all(states, np.full(len(units), outside[0]), units)
+    return_state[units] = number[reached]
     exits = OovExits(
         state.astype(np.int32),
         product.token[state],
