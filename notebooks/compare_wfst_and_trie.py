@@ -67,8 +67,7 @@ print(f"trie decoder, from text: {trie.load_s:.1f} s, {trie.load_mb:.0f} MB")
 # With wide beams both minimise the same cost, so they should say the same words. One
 # thing differs: in the graph, backing off in the language model is an epsilon arc that
 # may be taken even where the longer n-gram exists, so a path may cost a little less
-# there than the model says; the trie decoder backs off only where the model does. (And
-# determinizing the graph takes costs for equal that differ by less than 0.001 nat.)
+# there than the model says; the trie decoder backs off only where the model does.
 
 # %%
 wide = {"lm_scale": 0.8}

@@ -103,7 +103,9 @@ def test_reprs_are_short(decoders, files):
     ]
     for thing in held:
         shown = repr(thing)
-        assert type(thing).__name__ in shown and len(shown) < 400, shown
+        # A graph that is there as rows of LG shows itself as the public class.
+        public = next(c for c in type(thing).__mro__ if not c.__name__.startswith("_"))
+        assert public.__name__ in shown and len(shown) < 400, shown
         assert " at 0x" not in shown and "array(" not in shown
     assert repr(sessions) == "Sessions(1 open: 'call')"
     assert repr(hyp).startswith(f"Hypothesis({hyp.text!r}, {len(hyp.words)} words, ")

@@ -137,15 +137,23 @@ def test_every_stage_is_logged(files, caplog):
     with caplog.at_level(logging.INFO, "wfstdec.build"):
         graph = wfstdec.build_graph(**files, separator="|")
     stages = [r.getMessage().split(":")[0] for r in caplog.records]
-    assert stages == ["read", "G", "L", "L o G"] + [
-        "det(L o G)",
-        "min(det(L o G))",
-        "T o LG",
-        "pack",
-    ]
+    assert stages == ["read", "G", "det(L o G)", "min(det(L o G))", "T o LG", "pack"]
     size = f"{graph.num_states} states, {graph.num_arcs} arcs"
     assert f"pack: {size}, 0." in caplog.text
     assert re.search(r"s, peak memory \d+\.\d\d GB", caplog.text)
+
+
+def test_a_grammar_is_composed_and_determinized(build, caplog):
+    with caplog.at_level(logging.INFO, "wfstdec.build"):
+        build(COMMANDS)
+    stages = [r.getMessage().split(":")[0] for r in caplog.records]
+    assert stages[1:5] == ["G", "L", "L o G", "det(L o G)"]
+
+
+def test_a_language_model_needs_no_engine(files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "kaldifst", None)
+    graph = wfstdec.build_graph(**files)
+    assert cost_of(graph, "hel-loyes") == pytest.approx(0.875)
 
 
 def test_objects_do_as_well_as_files(files):

@@ -182,7 +182,7 @@ _TABLE: dict[str, Any] = {
     "tokens: nats for each word, in addition to its <unk>, and for each token",
     "--nemo-tokens": "ARPA file of NeMo: its words are characters for tokens",
     f"--topology {'|'.join(TOPOLOGIES)} normal": "CTC topology",
-    f"--engine {'|'.join(ENGINES)} kaldifst": "FST library",
+    f"--engine {'|'.join(ENGINES)} kaldifst": "FST library that determinizes --grammar",
     "--no-minimize": "no minimization: exact costs, a larger graph",
     "--words FILE": "word table: 'word id' lines, <eps> is 0",
     f"--to {'|'.join(FORMS)}": "kind of OpenFst file (default: text for .txt, const)",

@@ -1,4 +1,4 @@
-"""Determinization by an FST library: the only importer of one in the package.
+"""Determinization for users' grammars: the only importer of an FST library here.
 
     engine = get_engine("kaldifst")
     lg = engine.determinize(lg, max_states=1_000_000)
@@ -108,11 +108,16 @@ ENGINES: dict[str, type[Engine]] = {"kaldifst": Kaldifst, "pynini": Pynini}
 """Engines by the name of their library."""
 
 
-def get_engine(name: str) -> Engine:
-    """Make the engine of that name."""
+def check_engine(name: str) -> None:
+    """Check the name of an engine."""
     if name not in ENGINES:
         expected = " or ".join(map(repr, ENGINES))
         raise BackendError(f"engine {name!r}, expected {expected}")
+
+
+def get_engine(name: str) -> Engine:
+    """Make the engine of that name."""
+    check_engine(name)
     return ENGINES[name]()
 
 

@@ -155,27 +155,33 @@ def _silence_arcs(marked: MarkedLexicon, labels: LabelSpace) -> list[Arcs]:
     return [*parts, arcs_of(2, symbol, EPSILON, 0)]
 
 
+def pronunciation_labels(
+    marked: MarkedLexicon, labels: LabelSpace
+) -> tuple[np.ndarray, np.ndarray]:
+    """The input labels of all entries in a row, with `#k`: int32, int64 [N + 1]."""
+    lengths = np.array([len(p) for p in marked.lexicon.pronunciations])
+    splits = np.append(0, np.cumsum(lengths + (marked.symbol > 0)))
+    has_symbol = np.flatnonzero(marked.symbol)
+    is_token = np.ones(int(splits[-1]), bool)
+    is_token[splits[1:][has_symbol] - 1] = False
+    ilabel = np.zeros(len(is_token), np.int32)
+    tokens = (t for p in marked.lexicon.pronunciations for t in p)
+    ilabel[is_token] = ilabel_of(np.fromiter(tokens, np.int32))
+    ilabel[~is_token] = labels.disambig(marked.symbol[has_symbol])
+    return ilabel, splits
+
+
 def _chains(
     marked: MarkedLexicon, labels: LabelSpace, ends: tuple[int, int], first_free: int
 ) -> tuple[list[Arcs], int]:
     """The arcs of all pronunciations, from `ends[0]` to `ends[1]`; number of states."""
-    lexicon = marked.lexicon
     ids = word_ids(labels.words)
-    lengths = np.array([len(p) for p in lexicon.pronunciations])
-    lengths += marked.symbol > 0
-    last = np.cumsum(lengths) - 1
-    first = last - lengths + 1
-    token = np.fromiter((t for p in lexicon.pronunciations for t in p), np.int32)
-    ilabel = np.zeros(int(lengths.sum()), np.int32)
-    has_symbol = np.flatnonzero(marked.symbol)
-    is_token = np.ones(len(ilabel), bool)
-    is_token[last[has_symbol]] = False
-    ilabel[is_token] = ilabel_of(token)
-    ilabel[~is_token] = labels.disambig(marked.symbol[has_symbol])
+    ilabel, splits = pronunciation_labels(marked, labels)
+    first, last = splits[:-1], splits[1:] - 1
     olabel = np.zeros(len(ilabel), np.int32)
-    olabel[first] = [ids[word] for word in lexicon.words]
+    olabel[first] = [ids[word] for word in marked.lexicon.words]
     cost = np.zeros(len(ilabel), np.float32)
-    cost[first] = lexicon.costs
+    cost[first] = marked.lexicon.costs
     # The state behind arc n is first_free + n, less the chains that ended before.
     inner = np.ones(len(ilabel), bool)
     inner[last] = False

@@ -60,7 +60,7 @@ def compose(left: FstArrays, right: FstArrays) -> FstArrays:
     # `_NO_ARC` is the position of what is appended.
     cost = left.cost[left_arc]
     cost += np.append(right.cost, np.float32(0))[right_arc]
-    return _trimmed(
+    return trimmed(
         FstArrays(
             start=0,
             final_cost=left.final_cost[states[:, 0]] + right.final_cost[states[:, 1]],
@@ -170,7 +170,7 @@ def _join(left, right):
     return pairs[:num_states], splits, arcs[:num_arcs], nextstate[:num_arcs]
 
 
-def _trimmed(fst: FstArrays) -> FstArrays:
+def trimmed(fst: FstArrays) -> FstArrays:
     """The part from which a final state can be reached."""
     # All states are reached from the start, which stays 0.
     useful = np.isfinite(fst.final_cost)

@@ -1,4 +1,8 @@
-"""Build a search graph T o (L o G); log states, arcs, time and memory of stages."""
+"""Build a search graph T o min(det(L o G)); log size, time and memory of its stages.
+
+det(L o G) is made of tries (`fst/history_tries.py`) for a language model, and by an FST
+library for a grammar of the user.
+"""
 
 import ctypes
 import logging
@@ -15,16 +19,18 @@ from tqdm import tqdm
 
 from wfstdec.errors import GraphError, LexiconError, OptionError
 from wfstdec.fst.arrays import LabelSpace
-from wfstdec.fst.engine import Engine, get_engine
+from wfstdec.fst.engine import Engine, check_engine, get_engine
 from wfstdec.fst.grammar import (
     WordAcceptor,
     build_grammar,
     build_user_grammar,
     read_grammar,
 )
+from wfstdec.fst.history_tries import build_history_tries
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
 from wfstdec.fst.operations import compose
 from wfstdec.fst.operations import minimize as minimize_fst
+from wfstdec.fst.product import PRODUCTS, product_of_lg
 from wfstdec.fst.topology import (
     add_open_words,
     check_topology,
@@ -32,7 +38,7 @@ from wfstdec.fst.topology import (
     take_exits,
 )
 from wfstdec.graph.arcs import FstArrays, GraphInfo
-from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.packed import PackedGraph, pack_product
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import (
@@ -80,7 +86,8 @@ def peak_memory_gb() -> float:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e9
 
 
-_NUM_STAGES = 8
+_NUM_STAGES = 6
+"""With a grammar of the user, two more: L and L o G."""
 _LEAST_STATE_LIMIT = 1_000_000
 
 
@@ -140,7 +147,8 @@ def build_graph(
         open_vocabulary: What words cost that are spelled by tokens, an
             `OpenVocabulary`: any word may occur where `<unk>` may, at the cost of an
             OOV word plus these costs.
-        engine: `"kaldifst"` or `"pynini"`.
+        engine: The FST library that determinizes LG of a `grammar`: `"kaldifst"` or
+            `"pynini"`. With `lm` none is needed.
         minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
 
@@ -151,11 +159,12 @@ def build_graph(
         InputError: One of its subclasses, for what is wrong with a file or option.
         BackendError: The engine is not installed.
     """
-    fst_engine = get_engine(engine)
-    check_topology(topology)  # now, and not after minutes
+    check_engine(engine)  # now, and not after minutes
+    check_topology(topology)
     _check_unk_cost(unk_cost, grammar)
     hidden = None if progress else True  # None: also where there is no terminal
-    with tqdm(total=_NUM_STAGES, desc="build", unit="stage", disable=hidden) as bar:
+    num_stages = _NUM_STAGES + 2 * (grammar is not None) - (not minimize)
+    with tqdm(total=num_stages, desc="build", unit="stage", disable=hidden) as bar:
         stages = Stages(bar)
         table = load_tokens(tokens, blank)
         between = separator_of(separator, table, lexicon=lexicon, silence=silence)
@@ -176,19 +185,17 @@ def build_graph(
         words, has_exits = word_table(marked.lexicon), oov_cost is not None
         labels = LabelSpace(table, words, marked.num_disambig, has_exits)
         if isinstance(model, ArpaModel):
-            g = build_grammar(model, labels, unk_cost, oov_cost)
+            g = stages.made("G", build_grammar(model, labels, unk_cost, oov_cost))
+            lg = build_history_tries(marked, labels, g)
         else:
-            g = build_user_grammar(model, labels, fst_engine)
-        stages.made("G", g)
-        l_fst = stages.made("L", build_lexicon_fst(marked, labels))
-        lg = stages.made("L o G", compose(l_fst, g))
-        lg = stages.made("det(L o G)", _determinized(lg, fst_engine))
+            fst_engine = get_engine(engine)
+            g = stages.made("G", build_user_grammar(model, labels, fst_engine))
+            l_fst = stages.made("L", build_lexicon_fst(marked, labels))
+            lg = stages.made("L o G", compose(l_fst, g))
+            lg = _determinized(lg, fst_engine)
+        stages.made("det(L o G)", lg)
         if minimize:
             lg = stages.made("min(det(L o G))", minimize_fst(lg))
-        tlg = stages.made("T o LG", compose_topology(topology, lg, labels))
-        exits = None
-        if oov_cost is not None:
-            tlg, exits = take_exits(tlg, labels, oov_cost)
         word_cost = _word_costs(model, labels.words, unk_cost)
         vocabulary = Vocabulary(
             tokens=table,
@@ -202,13 +209,26 @@ def build_graph(
             spent = open_vocabulary.token_cost, open_vocabulary.word_cost
             vocabulary = vocabulary.with_open_word(kind, *map(float, spent))
             word_cost = np.append(word_cost, [np.inf] * (len(word_cost) > 0))
-            tlg = add_open_words(tlg, labels, exits, vocabulary, topology=topology)
         info = GraphInfo(
             topology,
             marks_repeats=True,
             word_cost=word_cost.astype(np.float32),
             silence_prob=None if fillers.silence is None else float(silence_prob),
         )
+        if topology in PRODUCTS and open_vocabulary is None:
+            product, final_cost, exits = product_of_lg(
+                *(topology, lg, labels, oov_cost or 0.0)
+            )
+            stages.made("T o LG", None)
+            kept = exits if oov_exits else None
+            graph = pack_product(product, final_cost, vocabulary, info, kept)
+            return stages.made("pack", graph)
+        tlg, exits = compose_topology(topology, lg, labels), None
+        stages.made("T o LG", tlg)
+        if oov_cost is not None:
+            tlg, exits = take_exits(tlg, labels, oov_cost)
+        if open_vocabulary is not None:
+            tlg = add_open_words(tlg, labels, exits, vocabulary, topology=topology)
         ilabel, repeat = labels.split_repeats(tlg.ilabel)
         tlg, kept = replace(tlg, ilabel=ilabel), exits if oov_exits else None
         graph = PackedGraph.pack(tlg, repeat, vocabulary, info, kept)

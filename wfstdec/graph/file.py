@@ -9,7 +9,7 @@ Texts are arrays of UTF-8 bytes; the header is JSON: format, version, fingerprin
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,12 +136,13 @@ def exits_from(arrays: dict[str, np.ndarray]) -> OovExits | None:
     return OovExits(**columns, word_cost=float(arrays["call_word_cost"][0]))
 
 
-def fingerprint_of(arrays: dict[str, np.ndarray]) -> str:
-    """32 hex digits over the names and bytes of all arrays."""
+def fingerprint_of(arrays: Mapping[str, np.ndarray | Iterator[np.ndarray]]) -> str:
+    """32 hex digits over the names and bytes of all arrays, or their parts."""
     digest = hashlib.sha256()  # processors have instructions for it
     for name, array in sorted(arrays.items()):
         digest.update(name.encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        for part in [array] if isinstance(array, np.ndarray) else array:
+            digest.update(np.ascontiguousarray(part).view(np.uint8).data)
     return digest.hexdigest()[:32]
 
 

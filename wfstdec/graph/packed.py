@@ -29,7 +29,17 @@ from wfstdec.graph.arcs import (
     GraphInfo,
     OovExits,
 )
-from wfstdec.graph.product import Product, arc_splits, compose, product_from, product_of
+from wfstdec.graph.product import (
+    TO_HUB,
+    Product,
+    arc_splits,
+    compose,
+    composed,
+    parts_of,
+    product_from,
+    product_of,
+)
+from wfstdec.jit import read_only
 from wfstdec.text.display import html_table
 from wfstdec.text.files import PathLike, reading
 from wfstdec.text.lexicon import word_ids
@@ -271,6 +281,17 @@ class _StoredGraph(PackedGraph):
         return arc_splits(self.__dict__["_product"]).astype(np.uint32)
 
     @cached_property
+    def fingerprint(self) -> str:
+        """That of T o LG, whose arcs are made for it in parts."""
+        product = self.__dict__.get("_product")
+        if product is None:
+            return packed_file.fingerprint_of(self._arrays())
+        arrays: dict[str, Any] = self._other_arrays()
+        arrays["state_arc_splits"] = self.state_arc_splits
+        arrays["arcs"] = composed(product, arc_splits(product))
+        return packed_file.fingerprint_of(arrays)
+
+    @cached_property
     def num_arcs(self) -> int:
         """The number of arcs, A."""
         product = self.__dict__.get("_product")
@@ -307,13 +328,49 @@ def _stored(
     info: GraphInfo,
     oov_exits: OovExits | None,
 ) -> PackedGraph:
-    """Check rows of LG, by the part of T o LG that leads everywhere."""
+    """Check rows of LG of a file and make the graph."""
     blank, num_tokens = ilabel_of(vocabulary.tokens.blank), len(vocabulary.tokens)
     product = product_from(arrays, blank, num_tokens)
     del arrays["lg_arcs"], arrays["lg_epsilons"]  # they were copied into one array
     final_cost = arrays["final_cost"]
     if len(final_cost) != len(product.kind):
         raise GraphError(f"{len(final_cost)} final costs, {len(product.kind)} states")
+    facts = vocabulary, info, oov_exits
+    return _checked_product(product, final_cost, *facts, fingerprint=fingerprint)
+
+
+def pack_product(
+    product: Product,
+    final_cost: np.ndarray,
+    vocabulary: Vocabulary,
+    info: GraphInfo,
+    oov_exits: OovExits | None,
+) -> PackedGraph:
+    """Sort the arcs of a product, set their flags, and make the graph."""
+    has_epsilons = (product.num_epsilons > 0) | (product.kind == TO_HUB)
+    parts = {"arcs": product.arcs, "epsilons": product.epsilons}
+    counts = np.diff(product.row_splits), product.num_epsilons
+    for (name, arcs), lengths in zip(parts.items(), counts, strict=True):
+        order = _row_order(np.repeat(np.arange(len(lengths)), lengths), arcs)
+        parts[name] = arcs = arcs[order]
+        arcs["cost"] += np.float32(0.0)  # no -0.0
+        arcs["ilabel"] |= _flag(arcs["olabel"] != EPSILON, CARRIES_WORD)
+        arcs["ilabel"] |= _flag(has_epsilons[arcs["nextstate"]], LEADS_TO_EPSILON)
+    columns = {name: read_only(getattr(product, name)) for name in Product._fields[:-1]}
+    columns |= parts_of(**parts, blank=product.blank, num_tokens=len(vocabulary.tokens))
+    product = Product(**columns, blank=product.blank)
+    return _checked_product(product, final_cost, vocabulary, info, oov_exits)
+
+
+def _checked_product(
+    product: Product,
+    final_cost: np.ndarray,
+    vocabulary: Vocabulary,
+    info: GraphInfo,
+    oov_exits: OovExits | None,
+    **known: Any,
+) -> PackedGraph:
+    """Check a product by the part of T o LG that leads everywhere; make the graph."""
     reduced = *compose(product, reduced=True), final_cost
     checked = _checked(reduced, None, vocabulary, info, oov_exits)
     graph = _StoredGraph(
@@ -324,7 +381,7 @@ def _stored(
         vocabulary=vocabulary,
         info=info,
         oov_exits=oov_exits,
-        fingerprint=fingerprint,
+        **known,
     )
     if graph.num_arcs > graph_checks.MAX_ARCS:
         raise GraphError(f"{graph.num_arcs} arcs, expected {graph_checks.MAX_ARCS}")

@@ -93,7 +93,7 @@ def _joined(
     return read_only(whole)
 
 
-def _parts_of(
+def parts_of(
     arcs: np.ndarray, epsilons: np.ndarray, blank: int, num_tokens: int
 ) -> dict[str, np.ndarray]:
     """Put arcs into the array that paths are read by; its parts by name."""
@@ -117,7 +117,7 @@ def product_from(arrays: dict[str, np.ndarray], blank: int, num_tokens: int) -> 
             raise GraphError(f"array 'lg_{name}' has {array.max()}")
         parts.append(read_only(array.astype(kind, copy=False)))
     named: Any = dict(zip(Product._fields, parts, strict=False))
-    named |= _parts_of(named["arcs"], named["epsilons"], blank, num_tokens)
+    named |= parts_of(named["arcs"], named["epsilons"], blank, num_tokens)
     product = Product(**named, blank=blank)
     num_states, num_rows = len(product.kind), len(product.row_splits) - 1
     if not len(product.token) == len(product.row) == num_states > 0:
@@ -178,12 +178,12 @@ def compose(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Make T o LG: `ARC` [A'] and uint32 [S + 1]."""
     splits = arc_splits(product, reduced=reduced)
-    (arcs,) = _composed(product, splits, len(product.kind), reduced)
+    (arcs,) = composed(product, splits, len(product.kind), reduced)
     return arcs, splits.astype(np.uint32)
 
 
-def _composed(
-    product: Product, splits: np.ndarray, step: int, reduced: bool = False
+def composed(
+    product: Product, splits: np.ndarray, step: int = _STEP, reduced: bool = False
 ) -> Iterator[np.ndarray]:
     """Yield the arcs of T o LG, those of `step` states at a time."""
     has_epsilons = (product.num_epsilons > 0) | (product.kind == TO_HUB)
@@ -312,7 +312,7 @@ def product_of(
         row=read_only(row),
         num_epsilons=read_only(np.diff(epsilons[splits]).astype(np.uint32)),
         row_splits=read_only(np.concatenate([[0], ends]).astype(np.uint32)),
-        **_parts_of(arcs[of_row], arcs[is_epsilon], blank, num_tokens),
+        **parts_of(arcs[of_row], arcs[is_epsilon], blank, num_tokens),
         blank=blank,
     )
     # What was inferred holds if it gives the same arcs again.
@@ -320,7 +320,7 @@ def product_of(
         return None
     if not np.array_equal(arc_splits(product), splits):
         return None
-    made, at = _composed(product, splits, _STEP), 0
+    made, at = composed(product, splits), 0
     for part in made:
         if part.tobytes() != arcs[at : at + len(part)].tobytes():
             return None
