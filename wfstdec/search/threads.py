@@ -350,8 +350,10 @@ class HostBackend(ABC):
         """Pass searches through a chunk each, as `Backend.advance`."""
         called = range(len(chunks)) if names is None else names
         chunks = list(map(with_numbers_checked, chunks, called))
-        lengths, kinds = list(map(len, chunks)), list(map(self.kind_of, searches))
-        with_frames = groups_of(lengths, kinds, workers.threads, SESSIONS)
+        groups = [[0]] if len(chunks) == 1 else []
+        if not groups:
+            lengths, kinds = list(map(len, chunks)), list(map(self.kind_of, searches))
+            groups = groups_of(lengths, kinds, workers.threads, SESSIONS)
 
         def advance_some(group: list[int]) -> None:
             self.advance_group(
@@ -359,7 +361,7 @@ class HostBackend(ABC):
                 *([called[i] for i in group], workers.pace),
             )
 
-        workers.map(advance_some, with_frames)
+        workers.map(advance_some, groups)
 
     def kind_of(self, search: Any) -> Any:
         """An object that searches share which `advance_group` may have together."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -96,15 +97,17 @@ class CpuBackend(HostBackend):
         pace: CallBudget,
     ) -> None:
         """Pass searches of one kind through a chunk each; most in one call."""
-        together: list[int] = []
-        others: list[int] = []
-        for i, (search, chunk) in enumerate(zip(searches, chunks, strict=True)):
-            fits = search.record is None and 0 < len(chunk) <= search.room
-            (together if fits else others).append(i)
-        if together:
-            some = [searches[i] for i in together], [chunks[i] for i in together]
+        fits = [
+            search.record is None and 0 < len(chunk) <= search.room
+            for search, chunk in zip(searches, chunks, strict=True)
+        ]
+        if all(fits):
+            search_chunks(searches, chunks, pace)
+            return
+        if any(fits):
+            some = list(compress(searches, fits)), list(compress(chunks, fits))
             search_chunks(*some, pace)
-        for i in others:
+        for i in [i for i, one in enumerate(fits) if not one]:
             super().advance_group([searches[i]], [chunks[i]], [names[i]], pace)
 
     @property

@@ -275,19 +275,25 @@ class Group(NamedTuple):
     at: np.ndarray  # AT [1]
 
 
+def _addresses(search: Searched) -> tuple[int, int]:
+    record = search.record
+    return search.state.address, 0 if record is None else record.address
+
+
+_NO_ENDS, _NO_STEPS = np.zeros(0, PATH_END), np.zeros(0, STEP)
+
+
 def new_group(
     searches: Sequence[Searched],
     inputs: Sequence[Handle[Inputs]],
     chunks: Sequence[np.ndarray],
 ) -> Group:
     """A group of log-probs, float32 [T, V], C order, which must stay where they are."""
-    assert all(x.flags.c_contiguous and x.dtype == np.float32 for x in chunks)
     placed = [
-        (chunk.ctypes.data, *chunk.shape, given.address, one.state.address, 0)
+        (chunk.ctypes.data, *chunk.shape, given.address, *_addresses(one))
         for one, given, chunk in zip(searches, inputs, chunks, strict=True)
     ]
-    arrays = np.array(placed, np.int64), np.zeros(0, PATH_END), np.zeros(0, STEP)
-    return Group(*arrays, np.zeros(1, AT))
+    return Group(np.array(placed, np.int64), _NO_ENDS, _NO_STEPS, np.zeros(1, AT))
 
 
 def search_group(
@@ -297,24 +303,24 @@ def search_group(
 
     `inputs`: of the first one; all are of one type. Returns the group, with the steps.
     """
-    memory, at, status = searches[0].memory, group.at[0], OK
+    memory, at, u, status = searches[0].memory, group.at[0], 0, OK
     scratch = memory.scratches.take(max(len(x.state.value.record) for x in searches))
     try:
-        while (u := int(at["utterance"])) < len(searches):
+        while u < len(searches):
+            search = searches[u]
             if status == GROW_STEPS:
                 group = group._replace(steps=twice(group.steps))
-            else:
-                search, frames = searches[u], int(group.chunks[u, 1] - at["frame"])
-                scratch = search.make_room(status, scratch, min(frames, pace.frames))
+            elif status != OK or search.record is not None:
+                frames = min(int(group.chunks[u, 1] - at["frame"]), pace.frames)
+                scratch = search.make_room(status, scratch, frames)
                 own = group.chunks if len(group.ends) else group.chunks[u : u + 1]
-                own[:, 4] = search.state.address
-                own[:, 5] = 0 if search.record is None else search.record.address
+                own[:, -2:] = _addresses(search)
             at["left"], began = pace.frames, time.perf_counter()
             status = search_rows(inputs, scratch, search.state, search.record, group)
+            u, _, _, left = at.item()
             if status == OK:
-                seconds = time.perf_counter() - began
-                pace.note(pace.frames - int(at["left"]), seconds)
-                if at["utterance"] < len(searches):
+                pace.note(pace.frames - left, time.perf_counter() - began)
+                if u < len(searches):
                     # Signals are handled between calls, whose duration `pace` limits.
                     check()
         return group
