@@ -363,24 +363,17 @@ def pack_product(
 
 
 def _checked_product(
-    product: Product,
-    final_cost: np.ndarray,
-    vocabulary: Vocabulary,
-    info: GraphInfo,
-    oov_exits: OovExits | None,
-    **known: Any,
+    product: Product, final_cost: np.ndarray, *facts: Any, **known: Any
 ) -> PackedGraph:
     """Check a product by the part of T o LG that leads everywhere; make the graph."""
     reduced = *compose(product, reduced=True), final_cost
-    checked = _checked(reduced, None, vocabulary, info, oov_exits)
+    checked = _checked(reduced, None, *facts)
     graph = _StoredGraph(
         product=product,
         final_cost=final_cost,
         state_num_epsilons=checked.state_num_epsilons,
         epsilon_rank=checked.epsilon_rank,
-        vocabulary=vocabulary,
-        info=info,
-        oov_exits=oov_exits,
+        **dict(zip(("vocabulary", "info", "oov_exits"), facts, strict=True)),
         **known,
     )
     if graph.num_arcs > graph_checks.MAX_ARCS:

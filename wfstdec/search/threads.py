@@ -350,8 +350,8 @@ class HostBackend(ABC):
         """Pass searches through a chunk each, as `Backend.advance`."""
         called = range(len(chunks)) if names is None else names
         chunks = list(map(with_numbers_checked, chunks, called))
-        groups = [[0]] if len(chunks) == 1 else []
-        if not groups:
+        groups = [[0]]
+        if len(chunks) != 1:
             lengths, kinds = list(map(len, chunks)), list(map(self.kind_of, searches))
             groups = groups_of(lengths, kinds, workers.threads, SESSIONS)
 

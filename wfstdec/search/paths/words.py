@@ -121,11 +121,11 @@ class Cutter:
         )
         self._handle = Handle(self._tables)
         self._spelling = spelling
-        self._pieces: list[str] | None = None  # a space before what begins a word
+        self._token_texts: list[str] | None = None  # a space before what begins a word
         if kind == BARE and spelling and not any(" " in x for x in spelling.texts):
             starts = (spelling.begins | filler).tolist()
             pieces = zip(starts, filler.tolist(), spelling.texts, strict=True)
-            self._pieces = [" " * a + text * (not b) for a, b, text in pieces]
+            self._token_texts = [" " * a + text * (not b) for a, b, text in pieces]
         self._words, self._prons, self._opened = vocabulary.words, prons, open_word
         self._oov: OovWords | None = None
         self._word_ids: dict[str, int] = {}  # of open words that are of the table
@@ -253,12 +253,12 @@ class Cutter:
 
     def _texts(self, words: Words, first: int, end: int) -> list[str]:
         """The texts of some words; of open ones by their tokens."""
-        if self._pieces is not None and first < end:
+        if self._token_texts is not None and first < end:
             rows = words.rows
             tokens = words.token[
                 rows["first_token"][first] : rows["last_token"][end - 1]
             ]
-            pieces = "".join(map(self._pieces.__getitem__, tokens.tolist()))
+            pieces = "".join(map(self._token_texts.__getitem__, tokens.tolist()))
             texts = [text for text in pieces.split(" ") if text]
             if len(texts) == end - first:  # none is empty
                 return texts

@@ -37,7 +37,7 @@ from wfstdec.wfst.cpu.search import (
     CpuSearch,
     Inputs,
     RowMemory,
-    Searched,
+    UtteranceMemory,
     new_group,
     search_chunks,
     search_group,
@@ -163,7 +163,7 @@ class RowSearch:
         pace: CallBudget,
     ) -> Paths:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
-        one = [Searched(self.memory)] * len(utterances)
+        one = [UtteranceMemory(self.memory)] * len(utterances)
         group = new_group(one, [inputs] * len(utterances), utterances)._replace(
             ends=np.zeros(len(utterances), PATH_END),
             steps=np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP),

@@ -23,7 +23,7 @@ from wfstdec.jit.handles import Handle, at_address, float_rows, opened
 from wfstdec.jit.records import Pool, record
 from wfstdec.search.logprobs import penalised
 from wfstdec.search.paths.tokens import PATH_END, PartialPath, Path
-from wfstdec.search.paths.traceback import STEP, History, Rule
+from wfstdec.search.paths.traceback import NO_STEPS, History, Rule
 from wfstdec.search.threads import CallBudget, check
 from wfstdec.wfst.cpu.arrays import (
     EPSILON_ARC,
@@ -153,8 +153,8 @@ def fold(inputs, scratch, state, history, chunk, ends):
     return fold_paths(searching(inputs, scratch, state, None), history, chunk, ends)
 
 
-class Searched:
-    """The state of an utterance under way."""
+class UtteranceMemory:
+    """The state of an utterance, and the record of its lattice, if any."""
 
     record: Handle[LatticeRecord] | None = None
 
@@ -169,7 +169,7 @@ class Searched:
         return scratch
 
 
-class CpuSearch(Searched):
+class CpuSearch(UtteranceMemory):
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(self, rule: Rule, inputs: Handle[Inputs], memory: RowMemory) -> None:
@@ -275,29 +275,30 @@ class Group(NamedTuple):
     at: np.ndarray  # AT [1]
 
 
-def _addresses(search: Searched) -> tuple[int, int]:
+def _addresses(search: UtteranceMemory) -> tuple[int, int]:
     record = search.record
     return search.state.address, 0 if record is None else record.address
 
 
-_NO_ENDS, _NO_STEPS = np.zeros(0, PATH_END), np.zeros(0, STEP)
+_NO_ENDS = np.zeros(0, PATH_END)
 
 
 def new_group(
-    searches: Sequence[Searched],
+    searches: Sequence[UtteranceMemory],
     inputs: Sequence[Handle[Inputs]],
     chunks: Sequence[np.ndarray],
 ) -> Group:
     """A group of log-probs, float32 [T, V], C order, which must stay where they are."""
+    assert all(x.flags.c_contiguous and x.dtype == np.float32 for x in chunks)
     placed = [
         (chunk.ctypes.data, *chunk.shape, given.address, *_addresses(one))
         for one, given, chunk in zip(searches, inputs, chunks, strict=True)
     ]
-    return Group(np.array(placed, np.int64), _NO_ENDS, _NO_STEPS, np.zeros(1, AT))
+    return Group(np.array(placed, np.int64), _NO_ENDS, NO_STEPS, np.zeros(1, AT))
 
 
 def search_group(
-    searches: Sequence[Searched], inputs: Any, group: Group, pace: CallBudget
+    searches: Sequence[UtteranceMemory], inputs: Any, group: Group, pace: CallBudget
 ) -> Group:
     """Search all chunks; those of a group with ends belong to one search after another.
 
