@@ -41,6 +41,9 @@ from wfstdec.lm.ngram import NgramLM as NgramLM
 from wfstdec.lm.ngram import load_lm as load_lm
 from wfstdec.lm.on_demand import UserLM as UserLM
 from wfstdec.models.loading import load_model as load_model
+from wfstdec.models.transducers import (
+    load_onnx_transducer as load_onnx_transducer,
+)
 from wfstdec.search.decoder import BackendChoice as BackendChoice
 from wfstdec.search.decoder import Decoder as Decoder
 from wfstdec.search.endpoints import Endpointer as Endpointer
@@ -65,9 +68,6 @@ from wfstdec.transducer.automata import TorchNgramLM as TorchNgramLM
 from wfstdec.transducer.automata import TorchPhrases as TorchPhrases
 from wfstdec.transducer.decoder import TransducerDecoder as TransducerDecoder
 from wfstdec.transducer.model import TransducerModel as TransducerModel
-from wfstdec.transducer.onnx_model import (
-    load_onnx_transducer as load_onnx_transducer,
-)
 from wfstdec.transducer.options import TransducerOptions as TransducerOptions
 from wfstdec.transducer.torch_model import load_transducer as load_transducer
 from wfstdec.trie.decoder import TrieDecoder as TrieDecoder

@@ -166,7 +166,7 @@ def test_files_that_do_not_fit(tmp_path):
     encoder, decoder, joiner, tokens = write_triple(tmp_path)
     with pytest.raises(ShapeError, match="joiner gives 5 outputs, expected 8: V=4"):
         load_onnx_transducer(encoder, decoder, joiner, tokens, durations=(0, 1, 2))
-    with pytest.raises(ShapeError, match="decoder takes 2 inputs, expected 1"):
+    with pytest.raises(ShapeError, match="joiner takes 1 inputs, expected 2"):
         load_onnx_transducer(encoder, joiner, decoder, tokens)
     with pytest.raises(FormatError, match=r"none\.onnx: no such file"):
         load_onnx_transducer(tmp_path / "none.onnx", decoder, joiner, tokens)

@@ -146,8 +146,8 @@ def greedy_text(case, decoder, boosts):
         tokens, of_blank, lasts = joint(t, text)
         d = 0 if lasts is None else durations[int(np.argmax(lasts))]
         if max(tokens) < of_blank or run == 2 or max(tokens) == -INF:
-            moving = [(lp, -i) for i, lp in enumerate(lasts or ()) if durations[i] > 0]
-            t, run = t + (durations[-max(moving)[1]] if moving else 1), 0
+            shortest = min((d for d in durations if d > 0), default=1)
+            t, run = t + (d if d and run < 2 else shortest), 0
             continue
         gains = []
         for token, lp in enumerate(tokens):

@@ -11,8 +11,8 @@ from table_transducers import transducer_of
 
 from wfstdec import TransducerDecoder
 from wfstdec.attention.model import TimedModel
-from wfstdec.attention.model_decoder import SentencePieceFile
 from wfstdec.errors import BoostWarning, FormatError, OptionError
+from wfstdec.text.lexicon import SentencePieceFile
 from wfstdec.transducer.decoder import open_model
 
 sentencepiece = pytest.importorskip("sentencepiece")

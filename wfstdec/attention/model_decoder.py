@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
@@ -28,48 +25,16 @@ from wfstdec.search.hypothesis import CostAccount, Hypothesis, insertion_cost
 from wfstdec.search.logprobs import check_lengths, split_batch
 from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.paths.words import BARE, Cutter
-from wfstdec.text.files import PathLike
-from wfstdec.text.lexicon import is_mark, load_sentencepiece, separator_of
+from wfstdec.text.lexicon import SentencePieceFile, is_mark, separator_of
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
-_BESIDE = ("bpe.model", "tokenizer.model")
-"""What a SentencePiece model is called where there is one for a model."""
 _METHODS = ("encode_as_pieces", "tokenize", "text_to_tokens")
 """What cuts text into names: of SentencePiece, of Transformers, of NeMo."""
 
 _ADVICE = "phrases are cut into as few pieces as can be, not as the model cuts them"
 
 _log = logging.getLogger("wfstdec.boost")
-
-
-class SentencePieceFile:
-    """A SentencePiece model, read when text is first cut."""
-
-    def __init__(self, path: PathLike) -> None:
-        self.path = os.fspath(path)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path."""
-        return type(self), (self.path,)
-
-    def __call__(self, text: str) -> list[str]:
-        """The names of a text's pieces."""
-        return self.model.encode(text, out_type=str)
-
-    @cached_property
-    def model(self) -> Any:
-        """The model itself."""
-        return load_sentencepiece(self.path)
-
-
-def tokenizer_beside(path: PathLike) -> SentencePieceFile | None:
-    """The SentencePiece model in a file's folder: `bpe.model`, `tokenizer.model`."""
-    folder = Path(path).parent
-    for name in _BESIDE:
-        if (folder / name).is_file():
-            return SentencePieceFile(folder / name)
-    return None
 
 
 def cutter(tokenizer: Any, tokens: TokenTable) -> Callable[[str], Sequence[str]] | None:

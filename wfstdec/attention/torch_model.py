@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from wfstdec.attention.encoder import Encoder, TransducerConfig, read_net, save_net
-from wfstdec.attention.model_decoder import tokenizer_beside
 from wfstdec.text.files import PathLike
+from wfstdec.text.lexicon import tokenizer_beside
 
 
 class AttentionSizes(NamedTuple):

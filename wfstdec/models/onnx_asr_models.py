@@ -24,8 +24,8 @@ from wfstdec.models.encoder import (
 )
 from wfstdec.text.files import PathLike
 
-_FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-_INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
 _PROVIDERS = ["CPUExecutionProvider"]
@@ -59,9 +59,9 @@ def metadata(session: Any) -> Mapping[str, str]:
 def takes_waveforms(session: Any) -> bool:
     """Tell whether one input is of samples [B, N] and all others lengths or masks."""
     inputs = [(one.type, len(one.shape)) for one in session.get_inputs()]
-    others = [one for one in inputs if one[0] not in _FLOATS]
-    return [rank for kind, rank in inputs if kind in _FLOATS] == [2] and all(
-        kind in _INTEGERS and rank in (1, 2) for kind, rank in others
+    others = [one for one in inputs if one[0] not in FLOATS]
+    return [rank for kind, rank in inputs if kind in FLOATS] == [2] and all(
+        kind in INTEGERS and rank in (1, 2) for kind, rank in others
     )
 
 
@@ -71,13 +71,13 @@ def run_waveforms(
     """Outputs [B, T, V] and their lengths [B], T where the model gives none."""
     feeds = {}
     for one in session.get_inputs():
-        if one.type in _FLOATS:
-            feeds[one.name] = batch.astype(_FLOATS[one.type], copy=False)
+        if one.type in FLOATS:
+            feeds[one.name] = batch.astype(FLOATS[one.type], copy=False)
         elif len(one.shape) == 1:
-            feeds[one.name] = lengths.astype(_INTEGERS[one.type])
+            feeds[one.name] = lengths.astype(INTEGERS[one.type])
         else:
             mask = np.arange(batch.shape[1]) < lengths[:, None]
-            feeds[one.name] = mask.astype(_INTEGERS[one.type])
+            feeds[one.name] = mask.astype(INTEGERS[one.type])
     outputs = session.run(None, feeds)
     frames = next((one for one in outputs if one.ndim == 3), None)
     if frames is None:

@@ -24,6 +24,8 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 from unicodedata import is_normalized
 
@@ -36,6 +38,8 @@ from wfstdec.text.tokens import EPSILON, EPSILON_WORD, TokenTable, token_table
 
 WORD_START = "\u2581"  # SentencePiece's mark of a space
 MARKS = frozenset(("<s>", "</s>", "<unk>", "<UNK>", EPSILON_WORD))
+_BESIDE = ("bpe.model", "tokenizer.model")
+"""What a SentencePiece model is called where there is one for a model."""
 _SPACES = re.compile("[ \t]+")
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
 _log = logging.getLogger(__name__)
@@ -327,6 +331,35 @@ def load_sentencepiece(path: PathLike) -> Any:
         sentencepiece = importlib.import_module("sentencepiece")
     with reading(path, "SentencePiece model"):
         return sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
+
+
+class SentencePieceFile:
+    """A SentencePiece model, read when text is first cut."""
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = os.fspath(path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path."""
+        return type(self), (self.path,)
+
+    def __call__(self, text: str) -> list[str]:
+        """The names of a text's pieces."""
+        return self.model.encode(text, out_type=str)
+
+    @cached_property
+    def model(self) -> Any:
+        """The model itself."""
+        return load_sentencepiece(self.path)
+
+
+def tokenizer_beside(path: PathLike) -> SentencePieceFile | None:
+    """The SentencePiece model in a file's folder: `bpe.model`, `tokenizer.model`."""
+    folder = Path(path).parent
+    for name in _BESIDE:
+        if (folder / name).is_file():
+            return SentencePieceFile(folder / name)
+    return None
 
 
 def _cannot_spell(bad: list[str], total: int, pieces: dict[str, int]) -> str:

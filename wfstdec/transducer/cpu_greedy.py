@@ -127,10 +127,23 @@ def _advance(walk, gain, step):
 
 
 @inlined
-def _emit_blank(prices, steps, row, state, b):
-    """Emit a blank with its best duration."""
-    gain, best = best_blank(prices, row, steps)
-    _advance(state.walks[b], np.float64(gain), steps.of_blank[best])
+def _emit_blank(prices, steps, row, forced, state, b):
+    """Emit a blank with the best duration of all, or one frame if that is 0."""
+    e = 0
+    for other in range(1, len(steps.of_blank)):
+        if steps.of_blank[other] < steps.of_blank[e]:
+            e = other
+    if prices.lasts.shape[1] and not forced:
+        best = 0
+        for d in range(1, prices.lasts.shape[1]):
+            if prices.lasts[row, d] > prices.lasts[row, best]:
+                best = d
+        if steps.of_token[best] > 0:
+            e = 0
+            for d in range(best):
+                e += steps.of_token[d] > 0
+    gain = blank_gain(prices, row, e, steps.blank[0], prices.weights[2])
+    _advance(state.walks[b], np.float64(gain), steps.of_blank[e])
 
 
 @inlined
@@ -149,7 +162,7 @@ def _emit(prices, steps, row, gains, i, state, b):
         if one > most:
             most, best = one, np.int64(label)
     if best < 0:
-        _emit_blank(prices, steps, row, state, b)
+        _emit_blank(prices, steps, row, False, state, b)
     else:
         step = steps.of_token[0]
         if prices.lasts.shape[1]:
@@ -234,7 +247,7 @@ def advance_frames(prices, steps, most, fused, state, step):
                     num += 1
                     break
             else:
-                _emit_blank(prices, steps, row, state, b)
+                _emit_blank(prices, steps, row, walk.run >= most, state, b)
             if not walk.score > -_INF:
                 break
     step.counts[1] = num

@@ -26,11 +26,11 @@ from wfstdec.attention.model_decoder import (
 )
 from wfstdec.errors import OptionError
 from wfstdec.lm.loading import AnyLM
+from wfstdec.models.transducers import load_onnx_transducer
 from wfstdec.text.files import PathLike
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
 from wfstdec.transducer.model import TransducerModel, check_model
-from wfstdec.transducer.onnx_model import load_onnx_transducer
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.torch_model import load_transducer
 

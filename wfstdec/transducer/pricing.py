@@ -134,6 +134,8 @@ class Pricer:
         self.has_zero_step = not durations or 0 in durations
         self.token_steps = torch.tensor(durations or (0,), device=device)
         self.blank_steps = torch.tensor(blank_durations, device=device)
+        self.shortest = blank_durations.index(min(blank_durations))
+        self.number_of_blank = (self.token_steps > 0).cumsum(0) - 1
         greedy = options.strategy == "greedy"
         self.late = greedy or options.fusion == "late"
         scored = options.blank_scored and not greedy
@@ -198,7 +200,14 @@ class Pricer:
         if priced.durations is not None:
             best, at = priced.durations.max(1, keepdim=True)
             gain, step = gain + best, self.token_steps[at]
-        blank = self.best_blank(priced)
+        # A blank has the best duration of all; if that is 0, or it is forced, the next.
+        at = torch.full_like(priced.alone, self.shortest, dtype=torch.long)
+        if priced.durations is not None:
+            best = priced.durations.max(1)[1]
+            moves = (self.token_steps[best] > 0) & ~forced
+            at = torch.where(moves, self.number_of_blank[best], at)
+        found = priced.blank.gather(1, at[:, None]).double()
+        blank = Choices(found, torch.full_like(label, -1), self.blank_steps[at, None])
         speaks = speaks[:, None] & (gain > -_INF)
         return Choices(
             gain=torch.where(speaks, gain.double(), blank.gain),

@@ -28,9 +28,9 @@ from wfstdec.attention.encoder import (
     read_net,
     save_net,
 )
-from wfstdec.attention.model_decoder import tokenizer_beside
 from wfstdec.errors import OptionError
 from wfstdec.text.files import PathLike
+from wfstdec.text.lexicon import tokenizer_beside
 
 _FORMAT = "wfstdec.transducer"
 _CONTEXT = 2

@@ -1,0 +1,369 @@
+"""Transducers as ONNX files, in the layouts that are published.
+
+    model = load_onnx_transducer("encoder.onnx", "decoder.onnx", "joiner.onnx",
+                                 tokens="tokens.txt")
+    hyps = TransducerDecoder(model, input="features").decode(fbanks)
+
+    icefall   x [N, T, F], x_lens -> encoder_out [N, T', D], lengths
+              y int64 [N, context] -> decoder_out [N, H]
+              encoder_out [N, D], decoder_out [N, H] -> logit [N, V + 1]
+    NeMo, as sherpa-onnx has it: three files
+              audio_signal [N, F, T], length -> outputs [N, D, T'], lengths
+              targets [N, 1], target_length, two states [L, N, H] -> [N, H, 1], states
+              encoder_outputs [N, D, 1], decoder_outputs [N, H, 1] -> [N, 1, 1, outputs]
+    NeMo, as it exports and as onnx-asr has it: predictor and joiner in one file
+              encoder_outputs [N, D, 1], targets, target_length, two states
+              -> [N, 1, 1, outputs], states
+
+Outputs of a joiner behind those of V tokens and the blank are durations (TDT). The
+predictor of icefall sees the last tokens; before the first these are
+(-1, ..., -1, blank), where -1 has no embedding. NeMo's begins with states of zeros and
+the blank. Streaming encoders are those of `load_model`; here, decode their frames.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wfstdec.errors import FormatError, OptionError, ShapeError
+from wfstdec.models.onnx_asr_models import FLOATS, INTEGERS, metadata, open_session
+from wfstdec.text.files import PathLike
+from wfstdec.text.lexicon import load_tokens, tokenizer_beside
+from wfstdec.text.tokens import TokenTable
+
+_SYMBOLS = 10
+"""Tokens in a frame at most, as NeMo has it; icefall trains with 1."""
+
+
+class OnnxTransducer:
+    """Sessions of onnxruntime on the CPU; no encoder where frames are decoded.
+
+    Attributes:
+        max_symbols: Tokens in a frame at most, as the model was trained.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        decoder: Any,
+        joiner: Any,
+        tokens: TokenTable,
+        *,
+        durations: Sequence[int] | None = None,
+        stride: int = 4,
+        tokenizer: Any = None,
+        max_symbols: int | None = None,
+    ) -> None:
+        self.tokenizer, self.stride = tokenizer, stride
+        self._encoder, self._tables = encoder, tokens
+        self.blank, names = tokens.blank, tokens.names
+        self.tokens: Sequence[str] = names[: self.blank] + names[self.blank + 1 :]
+        self._predictor = _predictor_of(decoder, joiner, self.blank)
+        is_stateless = isinstance(self._predictor, _LastTokens)
+        self.max_symbols = max_symbols or (1 if is_stateless else _SYMBOLS)
+        self.frame_dim, self.input_dim = self._predictor.frame_dim, 0
+        if encoder is not None:
+            _check_inputs(encoder, "encoder", 2)
+            [features] = _floats(encoder)
+            # NeMo's features have the frames last.
+            self._frames_last = features.name == "audio_signal"
+            size = features.shape[1 if self._frames_last else 2]
+            self.input_dim = size if isinstance(size, int) else 80
+        num, found = len(self.tokens) + 1, self._num_outputs(encoder)
+        self.durations: tuple[int, ...] = tuple(range(found - num))
+        if durations is not None:
+            self.durations = tuple(int(d) for d in durations)
+        if found != num + len(self.durations):
+            raise ShapeError(
+                f"the joiner gives {found} outputs, expected "
+                f"{num + len(self.durations)}: V={num - 1} tokens and the blank"
+                + (f", {len(self.durations)} durations" if self.durations else "")
+            )
+
+    def _num_outputs(self, encoder: Any) -> int:
+        """Outputs of the joiner; it is asked where the file does not have them."""
+        found = self._predictor.num_outputs
+        if found is None:
+            if self.frame_dim is None and encoder is not None:
+                features = torch.zeros(1, 4 * self.stride, self.input_dim)
+                lengths = torch.tensor([features.shape[1]])
+                self.frame_dim = self.encode(features, lengths)[0].shape[2]
+            frames = np.zeros((1, self.frame_dim or 1), np.float32)
+            found = self._predictor.join(frames, self._predictor.start(1)[1]).shape[1]
+        return found
+
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Implement `EncoderModel.encode`."""
+        if self._encoder is None:
+            raise OptionError("no encoder, expected input='frames'")
+        longest = int(lengths.max()) if len(lengths) else 0
+        if longest == 0:
+            return torch.zeros(len(lengths), 0, 1), torch.zeros_like(lengths)
+        given = features[:, :longest].float().numpy()
+        if self._frames_last:
+            given = np.ascontiguousarray(given.transpose(0, 2, 1))
+        counts = lengths.clamp(min=1).numpy()
+        frames, found = run_parts(self._encoder, [given], counts=counts)
+        if self._frames_last:
+            frames = np.ascontiguousarray(frames.transpose(0, 2, 1))
+        lengths_out = torch.from_numpy(np.asarray(found).astype(np.int64))
+        return torch.from_numpy(frames), torch.where(lengths > 0, lengths_out, 0)
+
+    def start(self, num: int) -> tuple[Any, Tensor]:
+        """Implement `TransducerModel.start`."""
+        return self._predictor.start(num)
+
+    def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Implement `TransducerModel.predict`."""
+        return self._predictor.predict(labels + (labels >= self.blank), state)
+
+    def join(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Implement `TransducerModel.join`."""
+        logits = self._predictor.join(frames.float().numpy(), g)
+        found = torch.from_numpy(logits)
+        if not self.durations:
+            return torch.log_softmax(found, 1)
+        tokens, durations = found.tensor_split([len(self.tokens) + 1], 1)
+        return torch.log_softmax(tokens, 1), torch.log_softmax(durations, 1)
+
+
+class _LastTokens:
+    """The stateless predictor of icefall: its state is the last tokens."""
+
+    def __init__(self, decoder: Any, joiner: Any, blank: int) -> None:
+        self._decoder, self._joiner, self._blank = decoder, joiner, blank
+        [labels] = decoder.get_inputs()
+        self._size = labels.shape[1]
+        if not isinstance(self._size, int):  # an axis of free size has a name
+            self._size = int(metadata(decoder).get("context_size", 2))
+        self.frame_dim, self.num_outputs = _sizes(joiner)
+
+    def start(self, num: int) -> tuple[Tensor, Tensor]:
+        context = torch.full((num, self._size), -1, dtype=torch.int64)
+        context[:, -1] = self._blank
+        return context, self._of(context)
+
+    def predict(self, columns: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        context = torch.cat([state[:, 1:], columns[:, None]], 1)
+        return self._of(context), context
+
+    def join(self, frames: np.ndarray, g: Tensor) -> np.ndarray:
+        return _joined(self._joiner, frames, g.numpy())
+
+    def _of(self, context: Tensor) -> Tensor:
+        (found,) = run_parts(self._decoder, [], context.numpy())
+        return torch.from_numpy(found).flatten(1)
+
+
+class _Recurrent:
+    """NeMo's predictor, an LSTM: its state is two tensors, [N, L, H] each."""
+
+    def __init__(self, decoder: Any, joiner: Any, blank: int) -> None:
+        self._decoder, self._joiner, self._blank = decoder, joiner, blank
+        self._shapes = _state_shapes(decoder, _floats(decoder))
+        self.frame_dim, self.num_outputs = _sizes(joiner)
+
+    def start(self, num: int) -> tuple[Any, Tensor]:
+        states = tuple(torch.zeros(num, *shape) for shape in self._shapes)
+        g, states = self.predict(torch.full((num,), self._blank), states)
+        return states, g
+
+    def predict(self, columns: Tensor, state: Any) -> tuple[Tensor, Any]:
+        given = [_layers_first(one.numpy()) for one in state]
+        g, *new = run_parts(self._decoder, given, columns[:, None].numpy())
+        states = tuple(torch.from_numpy(_layers_first(one)) for one in new)
+        return torch.from_numpy(g).flatten(1), states
+
+    def join(self, frames: np.ndarray, g: Tensor) -> np.ndarray:
+        return _joined(self._joiner, frames, g.numpy())
+
+
+class _WithJoiner:
+    """NeMo's predictor in one file with the joiner.
+
+    Its g is a label and the states before it, in a row; the file gives the states
+    behind it with every answer, whatever the frame is.
+    """
+
+    def __init__(self, session: Any, blank: int) -> None:
+        self._session, self._blank = session, blank
+        self._shapes = _state_shapes(session, _floats(session)[1:])
+        self._ends = np.cumsum([1, *(int(np.prod(shape)) for shape in self._shapes)])
+        self.frame_dim, self.num_outputs = _sizes(session)
+        self._known: dict[bytes, np.ndarray] = {}  # by the rows joined last
+
+    def start(self, num: int) -> tuple[Tensor, Tensor]:
+        g = torch.zeros(num, int(self._ends[-1]))
+        g[:, 0] = self._blank
+        return g, g
+
+    def predict(self, columns: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        rows = state.numpy()
+        if any(row.tobytes() not in self._known for row in rows):
+            self.join(np.zeros((len(rows), self.frame_dim or 1), np.float32), state)
+        found = [self._known[row.tobytes()] for row in rows]
+        behind = np.stack(found) if found else rows[:, 1:]
+        g = np.concatenate([columns[:, None].numpy().astype(np.float32), behind], 1)
+        return torch.from_numpy(g), torch.from_numpy(g)
+
+    def join(self, frames: np.ndarray, g: Tensor) -> np.ndarray:
+        rows = g.numpy()
+        parts = [
+            _layers_first(rows[:, first:end].reshape(-1, *shape))
+            for first, end, shape in zip(
+                self._ends, self._ends[1:], self._shapes, strict=False
+            )
+        ]
+        labels = rows[:, :1].astype(np.int64)
+        outputs, *states = run_parts(self._session, [frames, *parts], labels)
+        behind = [_layers_first(one).reshape(len(rows), -1) for one in states]
+        keys = (row.tobytes() for row in rows)
+        self._known = dict(zip(keys, np.concatenate(behind, 1), strict=True))
+        return outputs.reshape(len(rows), -1)
+
+
+def _predictor_of(decoder: Any, joiner: Any, blank: int) -> Any:
+    """The predictor of the layout that the inputs of the files have."""
+    if joiner is None:
+        _check_inputs(decoder, "decoder_joint", 5)
+        return _WithJoiner(decoder, blank)
+    _check_inputs(joiner, "joiner", 2)
+    if len(decoder.get_inputs()) == 1:
+        return _LastTokens(decoder, joiner, blank)
+    _check_inputs(decoder, "decoder", 4, "1 (the last tokens) or 4 (NeMo's)")
+    return _Recurrent(decoder, joiner, blank)
+
+
+def run_parts(
+    session: Any,
+    floats: Sequence[np.ndarray],
+    labels: np.ndarray | None = None,
+    counts: np.ndarray | None = None,
+) -> list[np.ndarray]:
+    """Run a session: its inputs by their types and ranks, in their order.
+
+    `labels`: int [N, U]; their lengths are U. `counts`: int [N], those of the floats.
+    Returns outputs that are floats, and with `counts` the integers behind them.
+    """
+    feeds, given = {}, iter(floats)
+    for one in session.get_inputs():
+        if one.type in FLOATS:
+            array = next(given).astype(FLOATS[one.type], copy=False)
+            shape = array.shape + (1,) * (len(one.shape) - array.ndim)
+            feeds[one.name] = array.reshape(shape)
+        elif labels is not None and len(one.shape) == labels.ndim:
+            feeds[one.name] = labels.astype(INTEGERS[one.type])
+        else:
+            if counts is None and labels is not None:
+                counts = np.full(len(labels), labels.shape[1])
+            assert counts is not None
+            feeds[one.name] = counts.astype(INTEGERS[one.type])
+    outputs = session.run(None, feeds)
+    if labels is None and counts is not None:
+        return outputs[:2]
+    return [
+        one.astype(np.float32, copy=False) for one in outputs if one.dtype.kind == "f"
+    ]
+
+
+def _joined(joiner: Any, frames: np.ndarray, g: np.ndarray) -> np.ndarray:
+    (logits,) = run_parts(joiner, [frames, g])
+    return logits.reshape(len(frames), -1)
+
+
+def _layers_first(states: np.ndarray) -> np.ndarray:
+    """[N, L, H] as [L, N, H], or back."""
+    return np.ascontiguousarray(states.transpose(1, 0, 2))
+
+
+def _floats(session: Any) -> list[Any]:
+    return [one for one in session.get_inputs() if one.type in FLOATS]
+
+
+def _state_shapes(session: Any, states: Sequence[Any]) -> list[tuple[int, int]]:
+    """Layers and width of each state; where the file leaves them open, by metadata."""
+    own = metadata(session)
+    known = own.get("pred_rnn_layers"), own.get("pred_hidden")
+    shapes = []
+    for one in states:
+        sizes = [
+            size if isinstance(size, int) else known[i]
+            for i, size in enumerate((one.shape[0], one.shape[2]))
+        ]
+        if None in sizes:
+            expected = "expected fixed ones, or metadata pred_rnn_layers, pred_hidden"
+            raise ShapeError(f"state {one.name!r} has sizes {one.shape}, {expected}")
+        shapes.append((int(sizes[0]), int(sizes[1])))
+    return shapes
+
+
+def _sizes(joiner: Any) -> tuple[int | None, int | None]:
+    """D of frames, and the number of outputs, where the file has them."""
+    sizes = _floats(joiner)[0].shape[1], joiner.get_outputs()[0].shape[-1]
+    known = [size if isinstance(size, int) else None for size in sizes]
+    return known[0], known[1]
+
+
+def _check_inputs(session: Any, name: str, count: int, expected: str = "") -> None:
+    """Raise where a file takes another number of inputs."""
+    if (found := len(session.get_inputs())) != count:
+        raise ShapeError(
+            f"the {name} takes {found} inputs, expected {expected or count}"
+            + ("; streaming encoders have states" if name == "encoder" else "")
+        )
+
+
+def load_onnx_transducer(
+    encoder: PathLike | None,
+    decoder: PathLike,
+    joiner: PathLike | None,
+    tokens: PathLike | TokenTable,
+    *,
+    blank: int | str | None = None,
+    durations: Sequence[int] | None = None,
+    stride: int | None = None,
+    threads: int = 1,
+) -> OnnxTransducer:
+    """Load the files of an export.
+
+    A SentencePiece model in the folder of the tokens (`bpe.model`,
+    `tokenizer.model`) is the model's tokenizer.
+
+    Args:
+        encoder: `.onnx`; None decodes frames.
+        decoder: `.onnx`.
+        joiner: `.onnx`; None where it is in the file of the decoder.
+        tokens: The token table, the blank among them.
+        blank: The blank by name or index; None to recognise it.
+        durations: For TDT, the values of the durations behind the tokens; None takes
+            0, 1, 2 and so on for as many as there are.
+        stride: Frames of features to one of the encoder; None takes the encoder's
+            `subsampling_factor`, or 4.
+        threads: Of onnxruntime.
+
+    Raises:
+        BackendError: onnxruntime is not installed.
+        FormatError: A file cannot be read.
+        ShapeError: Inputs or outputs are not those of a layout, or of the tokens.
+    """
+
+    def session(path: PathLike | None) -> Any:
+        if path is None:
+            return None
+        if not Path(path).is_file():
+            raise FormatError(f"{path}: no such file")
+        return open_session(path, threads)
+
+    parts = session(encoder), session(decoder), session(joiner)
+    if stride is None:
+        known = {} if parts[0] is None else metadata(parts[0])
+        stride = int(known.get("subsampling_factor", 4))
+    table = load_tokens(tokens, blank)
+    beside = None if isinstance(tokens, TokenTable) else tokenizer_beside(tokens)
+    return OnnxTransducer(
+        *parts, table, durations=durations, stride=stride, tokenizer=beside
+    )
