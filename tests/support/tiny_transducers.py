@@ -31,7 +31,7 @@ def random_weights(seed, num_durations, blank=V):
     if blank == V:  # NeMo's is zeros: the blank is what is before the first token
         embedding[blank] = 0
     bias = np.zeros(out, np.float32)
-    bias[blank] = 2.5  # else it never stops
+    bias[blank] = 3.0 if num_durations else 5.0  # else it never stops
     return {
         "B": bias,
         "W": draw(FEATURES, D, scale=0.25),

@@ -278,6 +278,7 @@ class AttentionDecoder(ModelDecoder):
         InputError: One of its subclasses, for what does not fit the model.
     """
 
+    family = "attention"
     options: AttentionOptions
     _backend: AttentionBackend
 

@@ -17,11 +17,10 @@ import numpy as np
 from torch import Tensor
 
 from wfstdec.errors import LogprobError, OptionError, ShapeError
-from wfstdec.text.tokens import TokenTable, token_table
+from wfstdec.text.tokens import BLANK_NAME, TokenTable, token_table
 
 SUM_TOLERANCE = 1e-2
 """How far the probabilities of a row may be from a sum of 1."""
-_BLANK = "<blank>"
 
 
 @runtime_checkable
@@ -80,7 +79,7 @@ class AttentionModel(Protocol):
 def checked_table(model: AttentionModel) -> TokenTable:
     """The tokens of a model, and a blank behind them that it does not have."""
     names = tuple(model.tokens)
-    blank = _BLANK
+    blank = BLANK_NAME
     while blank in names:
         blank = f"<{blank}>"
     named = {"eos": [model.eos], "neutral": model.neutral, "prompt": model.prompt}

@@ -300,6 +300,16 @@ class ModelPathReader(Reader[Paths]):
         return self.read(found[:num])
 
 
+def net_of(
+    model: Any, frame_shift_s: float | None, default: float
+) -> tuple[Any, float]:
+    """The net of a `SpeechModel`, or a net itself, and the frame shift."""
+    spec = getattr(model, "spec", None)
+    if spec is None or not hasattr(model, "net"):
+        return model, default if frame_shift_s is None else frame_shift_s
+    return model.net, spec.frame_shift_s
+
+
 def check_input(model: Any, input: str, batch_size: int) -> None:
     """Raise where a model cannot be decoded so."""
     if input not in ("frames", "features"):

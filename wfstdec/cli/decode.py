@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ from wfstdec.io.subtitles import SUBTITLES as SUBTITLE_FORMATS
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.models import Encoder, load_model
+from wfstdec.models.loading import family_of
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.files import digest
 from wfstdec.transcription.encoding import AudioOptions
@@ -161,7 +163,7 @@ def _decode_rows(args: Args) -> DecodeRows:
         "acoustic_model": MODEL,
         "audio": {"metavar": "AUDIO", "nargs": "+", "help": _AUDIO},
     },
-    decoders=CTC_DECODERS,
+    decoders=tuple(DECODERS),
     groups={"for --ray": f"--ray {RAY_OPTIONS}"},
     changes={"--output": RESULTS},
     common="--graph --decoder --output --tokens --blank --sample-rate --lm-scale "
@@ -200,6 +202,7 @@ def transcribe(args: Args) -> None:
         run_on_ray(args, rows, _transcribe_rows)
         return
     need(args, RAY_OPTIONS, "--ray")
+    choose_decoder(args)
     sources, asked = find_recordings(args.audio), Decoding(args)
     how = asked.run_options()  # of the flags as they are before the model
     transcriber = _transcriber(asked, load_acoustic_model(args))
@@ -223,6 +226,7 @@ def _transcriber(asked: Decoding, model: Encoder) -> Transcriber:
 def _transcribe_rows(args: Args) -> TranscribeRows:
     """The work of an actor: the model, the decoder, and its lists."""
     args = Args(**vars(args))  # the model changes some
+    choose_decoder(args)
     args.workers = args.workers or args.threads
     asked, model = Decoding(args), load_acoustic_model(args)
     transcriber = partial(_transcriber, asked, model)
@@ -334,7 +338,18 @@ def make_decoder(args: Args, options: Any) -> Decoder:
     given |= {"options": options, "frame_shift_s": args.frame_shift}
     given |= values_of(args, "backend threads")
     if kind not in CTC_DECODERS:
+        if hasattr(args, "acoustic_model"):
+            return _model_decoder(args, kind, given)
         return open_decoder(kind, **given)
+    return getattr(wfstdec, f"{kind.title()}Decoder")(**given)
+
+
+def _model_decoder(args: Args, kind: str, given: dict[str, Any]) -> Decoder:
+    """The decoder of a transducer or an attention model that takes audio."""
+    given = {k: v for k, v in given.items() if k not in ("backend", "threads")}
+    most = getattr(given["model"].net, "max_symbols", None)
+    if most is not None and not hasattr(args, "max_symbols"):
+        given["options"] = replace(given["options"], max_symbols=most)
     return getattr(wfstdec, f"{kind.title()}Decoder")(**given)
 
 
@@ -346,12 +361,26 @@ def load_acoustic_model(args: Args) -> Encoder:
         given.pop("tokens", None),
         given.pop("blank", None),
         frame_shift_s=given.get("frame_shift"),
+        head=given.pop("head", None),
         **values_of(args, "sample_rate kind logits"),
     )
     args.frame_shift = model.spec.frame_shift_s
-    if args.decoder != "wfst":  # whose graph has a table
+    if args.decoder not in CTC_DECODERS:
+        args.model = model
+    elif args.decoder != "wfst":  # whose graph has a table
         args.tokens = model.spec.tokens
     return model
+
+
+def choose_decoder(args: Args) -> None:
+    """Take the decoder of the model's family where none is named."""
+    family = family_of(args.acoustic_model, getattr(args, "head", None))
+    fitting = CTC_DECODERS if family == "ctc" else (family,)
+    args.decoder = args.decoder or fitting[0]
+    if args.decoder not in fitting:
+        expected = " or ".join(fitting)
+        what = f"--decoder {args.decoder} for a model of the family {family!r}"
+        raise OptionError(f"{what}, expected {expected}")
 
 
 def g2p_of(args: Args) -> G2p | None:

@@ -72,6 +72,7 @@ _OF_THE_MODEL = {
     "--blank": "the model's blank, where the model does not name it; a name or an "
     "index, -1 for the last",
     "--frame-shift": "seconds per frame of the model, where the model does not name it",
+    "--head": "head of a hybrid model: ctc, or transducer (the default)",
 }
 """Help of flags that with an acoustic model are the model's, not the decoder's."""
 
@@ -474,10 +475,12 @@ def add_decoder_flags(
     text = (
         f"the search: {', '.join(decoders)}; on a graph, on the trie of a lexicon or "
         "bare tokens, on bare tokens without a beam"
-        + ("" if of_audio else ", and the last two on --model")
-        + f" (default: {decoders[0]})"
+        + ", and the last two on "
+        + ("models of these kinds" if of_audio else "--model")
+        + f" (default: {'that of the model, or ' * of_audio}{decoders[0]})"
     )
-    add_flags(parser, "--decoder", choices=decoders, help=text)
+    default = None if of_audio else decoders[0]
+    add_flags(parser, "--decoder", choices=decoders, help=text, default=default)
     add_flags(parser, "--backend --threads" + ("" if of_audio else " --frame-shift"))
     for flag, text in _OF_THE_MODEL.items() if of_audio else ():
         add_flags(parser, flag, help=text, default=argparse.SUPPRESS)
@@ -486,7 +489,7 @@ def add_decoder_flags(
     groups: dict[str, argparse._ActionsContainer] = {}
     for name, all_owners in _owners().items():
         owners = [owner for owner in all_owners if owner in decoders]
-        if not owners or (of_audio and flag_of(name) in _OF_THE_MODEL):
+        if not owners or (of_audio and flag_of(name) in {*_OF_THE_MODEL, "--model"}):
             continue
         is_common = len(owners) == len(decoders)
         of = "all decoders" if is_common else f"--decoder {' or '.join(owners)}"
@@ -508,7 +511,8 @@ def search_options(args: Args) -> Any:
                 f"decoder; {flag} is for --decoder {' or '.join(decoders)}"
             )
     needed = INPUTS[args.decoder].split()[0]
-    if flag_of(needed) not in of_model and not hasattr(args, needed):
+    is_given = hasattr(args, needed) or needed in ("model", "tokens") and bool(of_model)
+    if not is_given:
         raise OptionError(
             f"--decoder {args.decoder} without {flag_of(needed)}, expected both"
         )

@@ -10,10 +10,15 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wfstdec.cli.decode import MODEL, load_acoustic_model, make_decoder
+from wfstdec.cli.decode import (
+    MODEL,
+    choose_decoder,
+    load_acoustic_model,
+    make_decoder,
+)
 from wfstdec.cli.flags import (
     AUDIO_MODEL,
-    CTC_DECODERS,
+    DECODERS,
     LIMITS,
     Args,
     command,
@@ -33,7 +38,7 @@ _log = logging.getLogger(__name__)
     "--host --port --key-file --origin --name --lang --no-page --ssl-certfile "
     f"--ssl-keyfile --proxy-headers --forwarded-allow-ips --confidence {AUDIO_MODEL}",
     places={"acoustic_model": MODEL},
-    decoders=CTC_DECODERS,
+    decoders=tuple(DECODERS),
     groups={"limits": LIMITS},
     common="--graph --decoder --tokens --lm-scale --beam --confidence --host --port "
     "--key-file --max-streams",
@@ -67,6 +72,7 @@ def serve(args: Args) -> int:
         ) from None
     limits, key, origins = limits_of(args), read_key(args.key_file), _origins(args)
     tls = _tls(args)
+    choose_decoder(args)
     options = search_options(args)
     # The port first: a model takes a while to load, and another server may have it.
     with contextlib.closing(running.open_socket(args.host, args.port)) as listening:

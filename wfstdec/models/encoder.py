@@ -52,6 +52,10 @@ class EncoderSpec:
     # Whether an utterance's log-probs do not depend on its padding. If not, only
     # utterances of one length share a batch
     pads_exactly: bool = False
+    # "ctc": rows are log-probs of the tokens. "transducer", "attention": they are
+    # frames [T, D], which the decoder gives to the model's net
+    family: str = "ctc"
+    frame_dim: int = 0  # D of frames
 
     def __post_init__(self) -> None:
         for name in ("frame_shift_s", "sample_rate", "max_batch"):
@@ -63,6 +67,11 @@ class EncoderSpec:
     def blank(self) -> int:
         """CTC's blank, an index of `tokens`."""
         return self.tokens.blank
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row of what `encode` gives."""
+        return self.frame_dim or len(self.tokens)
 
 
 TOKEN_FILES = ("tokens.txt", "units.txt", "vocab.txt", "vocab.json")
@@ -81,6 +90,7 @@ class ModelOptions:
     logits: bool | None = None  # Whether the outputs are still to be normalised
     threads: int = 1  # Of onnxruntime
     max_batch: int = 1  # Utterances at once
+    head: str | None = None  # "ctc" or "transducer", of a hybrid model
 
     def spec(
         self,
@@ -187,7 +197,7 @@ class BatchEncoder:
             for row, i in zip(batch, group, strict=True):
                 row[: len(given[i])] = given[i]
             for i, rows in zip(group, self._run(batch, lengths), strict=True):
-                found[i] = checked_rows(rows, self.spec.tokens, self._logits)
+                found[i] = checked_rows(rows, self.spec, self._logits)
                 size = len(waveforms[i])
                 if size < shortest:
                     shift = self.spec.frame_shift_s * self.spec.sample_rate
@@ -261,12 +271,16 @@ def log_softmax(rows: np.ndarray) -> np.ndarray:
 
 
 def checked_rows(
-    rows: np.ndarray, tokens: TokenTable, logits: bool = False
+    rows: np.ndarray, spec: EncoderSpec, logits: bool = False
 ) -> np.ndarray:
-    """Return what a network gave as log-probs float32 [T, V]."""
-    rows = np.asarray(rows, np.float32)
+    """Return what a network gave: log-probs float32 [T, V], or frames [T, D]."""
+    rows, tokens = np.asarray(rows, np.float32), spec.tokens
     if rows.ndim != 2:
         raise ShapeError(f"the model gave {rows.shape}, expected [T, V]")
+    if spec.family != "ctc":
+        if not np.isfinite(rows).all():
+            raise ModelError("the encoder gave NaN or inf, expected numbers")
+        return rows
     if rows.shape[1] != len(tokens):
         num, more = len(tokens), ""
         if rows.shape[1] == num + 1:
@@ -386,7 +400,7 @@ class Windowed:
             for i, rows in zip(turn, self.encoder.encode(windows), strict=True):
                 found[i].append(self._take(states[i], rows))
             turn = [i for i in turn if self._is_ready(states[i])]
-        empty = np.zeros((0, len(self.spec.tokens)), np.float32)
+        empty = np.zeros((0, self.spec.width), np.float32)
         return [np.concatenate([empty, *parts]) for parts in found]
 
     def _size(self, state: WindowState) -> int:

@@ -38,6 +38,7 @@ from wfstdec.models.onnx_asr_models import (
     open_session,
     takes_waveforms,
 )
+from wfstdec.models.speech import load_transducer, parts_of
 from wfstdec.models.streaming_onnx import load_streaming_onnx, streaming_form
 from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import load_tokens
@@ -65,6 +66,8 @@ class _ModelSource:
         if self.path.is_file():
             return self.path if self.path.suffix == ".onnx" else None
         files = sorted(self.path.glob("*.onnx"))
+        parts = parts_of(self.path).values()  # the other head of a hybrid model
+        files = [file for file in files if file not in parts] or files
         plain = [file for file in files if ".int8" not in file.name] or files
         if len(plain) > 1:
             names = ", ".join(file.name for file in plain)
@@ -96,8 +99,12 @@ def load_model(
     logits: bool | None = None,
     threads: int = 1,
     max_batch: int = 1,
+    head: str | None = None,
 ) -> Encoder:
-    """Load a CTC model: audio at its sample rate to log-probs.
+    """Load a model: audio at its sample rate to log-probs, or to an encoder's frames.
+
+    A CTC model makes log-probs, for `WfstDecoder` and others. A transducer is a
+    `SpeechModel`, for `TransducerDecoder`: its `spec.family` says so.
 
     Args:
         model: An ONNX file, a folder of a model, `"hama"`, `"module:function"`, or a
@@ -112,6 +119,8 @@ def load_model(
         logits: Whether its outputs are to be normalised; None leaves it to the model.
         threads: Of onnxruntime. One worker for each core and a thread each is fastest.
         max_batch: Utterances at once: more than one gains nothing on a CPU.
+        head: `"ctc"` or `"transducer"`, of a folder that has both; None takes the
+            transducer.
 
     Raises:
         ModelError: It is of no kind, or lacks information; names the missing argument.
@@ -120,8 +129,10 @@ def load_model(
         OptionError: No such kind.
     """
     given = ModelOptions(
-        tokens, blank, frame_shift_s, sample_rate, logits, threads, max_batch
+        tokens, blank, frame_shift_s, sample_rate, logits, threads, max_batch, head
     )
+    if head not in (None, *HEADS):
+        raise OptionError(f"head={head!r}, expected one of {', '.join(HEADS)}")
     if kind is not None and kind not in KINDS:
         raise OptionError(f"kind={kind!r}, expected one of {', '.join(KINDS)}")
     return _load(model, given, kind)
@@ -141,6 +152,15 @@ def _load(model: Any, given: ModelOptions, kind: str | None = None) -> Encoder:
     known = "; ".join(f"{one.name} is {one.looks}" for one in kinds)
     what = model if found.path else type(model).__name__
     raise ModelError(f"{what}: a model of no known kind; {known}")
+
+
+def family_of(model: Any, head: str | None = None) -> str:
+    """The `EncoderSpec.family` of a model, by the names of its files."""
+    if isinstance(model, str | os.PathLike) and head != "ctc":
+        parts = parts_of(Path(os.fspath(model)))
+        if "joiner" in parts or "decoder_joint" in parts:
+            return "transducer"
+    return "ctc"
 
 
 def _mapped(found: _ModelSource) -> Encoder | None:
@@ -200,6 +220,15 @@ def hama_encoder(given: ModelOptions, model: Any = None) -> BatchEncoder:
     size, own_rate = hama.asr.ASR_OUTPUT_FRAME_SAMPLES, model.model_sample_rate
     own = model.decoder_tokens, model.blank_id, lambda rate: size / rate, own_rate
     return BatchEncoder(given.spec("hama", *own), one_by_one(logprobs))
+
+
+def _transducer(found: _ModelSource) -> Encoder | None:
+    if found.path is None or found.given.head == "ctc":
+        return None
+    model = load_transducer(found.path, found.given)
+    if model is None and found.given.head is not None:
+        raise ModelError(f"{found.path}: found no files of a transducer, expected some")
+    return model
 
 
 def _streaming_onnx(found: _ModelSource) -> Encoder | None:
@@ -440,6 +469,11 @@ _KINDS = (
         _transformers,
     ),
     Kind(
+        "onnx-transducer",
+        "a folder with ONNX files of encoder, decoder and joiner, or decoder_joint",
+        _transducer,
+    ),
+    Kind(
         "streaming-onnx",
         "an .onnx with sherpa-onnx's metadata of a streaming CTC model",
         _streaming_onnx,
@@ -456,5 +490,6 @@ _KINDS = (
     Kind("function", "a function, or 'module:function'", _function),
 )
 """All kinds, the more particular first."""
+HEADS = "ctc", "transducer"
 KINDS = tuple(one.name for one in _KINDS)
 """Names of all kinds, for `kind=`."""

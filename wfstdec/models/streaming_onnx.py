@@ -45,6 +45,12 @@ class KaldiFbank:
         options.mel_opts.high_freq = high_hz
         self._fbank, self._scale, self._dropped = knf.OnlineFbank(options), scale, 0
 
+    def whole(self, samples: np.ndarray) -> np.ndarray:
+        """All frames of an utterance, float32 [T, F]."""
+        self.accept(samples)
+        self._fbank.input_finished()
+        return self.frames(0, self.num_ready)
+
     @property
     def num_ready(self) -> int:
         """Frames that no further audio changes."""
@@ -73,6 +79,13 @@ class NemoFbank:
         options = knf.NemoFbankOptions(num_mel_bins=num_bins)
         self._fbank: Any = knf.OnlineNemoFbank(options)
         self._num_bins, self._num_zeros = num_bins, num_zeros
+
+    def whole(self, samples: np.ndarray) -> np.ndarray:
+        """As `KaldiFbank.whole`."""
+        self.accept(samples)
+        self._fbank.input_finished()
+        found, _ = self._fbank.get_frames(0, self._fbank.num_frames_ready, True)
+        return np.asarray(found, np.float32).reshape(-1, self._num_bins)
 
     @property
     def num_ready(self) -> int:
@@ -144,8 +157,14 @@ class StreamingExport:
     blank: int = 0  # Where the blank is: 0, or -1 for the last
     rate: int = RATE  # Samples a second
     num_skipped: int = 0  # Outputs between the log-probs and the states
+    frames_last: bool = False  # Whether outputs are [B, D, t], frames of an encoder
     # Makes the next states of the last ones and of those that came out
     next_states: Callable[[Arrays, Arrays], Arrays] = lambda old, new: new
+
+    @property
+    def frame_shift_s(self) -> float:
+        """Seconds from a frame that comes out to the next."""
+        return self.shift * self.features().num_samples / self.rate / self.num_out
 
 
 def streaming_form(session: Any) -> StreamingExport | None:
@@ -229,6 +248,7 @@ def _nemo(own: Mapping[str, str], session: Any) -> StreamingExport:
         inputs,
         blank=-1,
         num_skipped=1,
+        frames_last=session.get_outputs()[0].name == "outputs",
     )
 
 
@@ -370,6 +390,8 @@ class StreamingOnnx:
         inputs = form.inputs(np.stack(windows), given)
         outputs = self._session.run(None, dict(zip(self._names, inputs, strict=True)))
         rows, new = outputs[0], outputs[1 + form.num_skipped :]
+        if form.frames_last:
+            rows = np.ascontiguousarray(rows.transpose(0, 2, 1))
         if (num := rows.shape[1]) != form.num_out:
             what = f"the model gave {num} frames for a step of {form.shift}"
             raise ModelError(f"{what}, expected {form.num_out}")
@@ -385,11 +407,11 @@ class StreamingOnnx:
 
     def _collected(self, state: StreamState) -> np.ndarray:
         """Frames that came out in this step, without those of the zeros behind it."""
-        empty = np.zeros((0, len(self.spec.tokens)), np.float32)
+        empty = np.zeros((0, self.spec.width), np.float32)
         rows, state.found = np.concatenate([empty, *state.found]), []
         if (missing := self._missing(state)) < 0:
             rows = rows[: int(missing)]
-        return checked_rows(rows, self.spec.tokens)
+        return checked_rows(rows, self.spec)
 
 
 def load_streaming_onnx(
@@ -402,6 +424,5 @@ def load_streaming_onnx(
         if not isinstance(size, int):
             size = int(metadata(session)["vocab_size"]) + 1
         blank += size
-    shift = form.shift * form.features().num_samples / form.rate / form.num_out
-    own = tokens_beside(path.parent), blank, shift, form.rate
+    own = tokens_beside(path.parent), blank, form.frame_shift_s, form.rate
     return StreamingOnnx(session, form, given.spec(str(path), *own))

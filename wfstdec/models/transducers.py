@@ -287,7 +287,7 @@ def _floats(session: Any) -> list[Any]:
 def _state_shapes(session: Any, states: Sequence[Any]) -> list[tuple[int, int]]:
     """Layers and width of each state; where the file leaves them open, by metadata."""
     own = metadata(session)
-    known = own.get("pred_rnn_layers"), own.get("pred_hidden")
+    known: Any = own.get("pred_rnn_layers"), own.get("pred_hidden")
     shapes = []
     for one in states:
         sizes = [

@@ -108,6 +108,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     # What n-best lists are read from; None where only the best is found.
     _nbest_from: ClassVar[Literal["search", "lattice"] | None] = None
+    # Of the models whose output it decodes; as `EncoderSpec.family`.
+    family: ClassVar[str] = "ctc"
     vocabulary: Vocabulary  # set by each kind of decoder
 
     def __init__(

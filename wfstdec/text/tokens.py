@@ -29,6 +29,8 @@ from wfstdec.text.files import PathLike, read_lines, reading
 EPSILON = 0
 EPSILON_WORD = "<eps>"
 BLANK_NAMES = ("<blank>", "<blk>", "<b>", "<pad>", "[PAD]", "<ctc_blank>", "-", "_")
+BLANK_NAME = BLANK_NAMES[0]
+"""Of the blank of models whose tables have none."""
 
 LAST = -1
 """Index that stands for the last token, of a blank."""

@@ -243,6 +243,9 @@ class Transcriber:
 def check_fit(model: Encoder, decoder: Decoder) -> None:
     """Raise where a decoder is not over the tokens and frames of a model."""
     spec, tokens = model.spec, decoder.vocabulary.tokens
+    if decoder.family != spec.family:
+        what = f"a {type(decoder).__name__} for a model of the family {spec.family!r}"
+        raise OptionError(f"{what}, expected a decoder of that")
     names, theirs = tokens.names, spec.tokens.names
     if names != theirs or tokens.blank != spec.tokens.blank:
         # The first token that differs tells more than two sizes.

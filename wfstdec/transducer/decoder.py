@@ -22,6 +22,7 @@ from wfstdec.attention.model_decoder import (
     Input,
     ModelDecoder,
     check_input,
+    net_of,
     weighted_lms,
 )
 from wfstdec.errors import OptionError
@@ -46,14 +47,15 @@ class TransducerDecoder(ModelDecoder):
     and phrases are over this table, the same as for a CTC model with these outputs.
 
     Args:
-        model: A `TransducerModel`; for `input="features"` an `EncoderModel` too.
+        model: A `TransducerModel`; for `input="features"` an `EncoderModel` too. Or
+            a `SpeechModel` of `wfstdec.load_model`, whose frames are decoded.
         lm: A language model over tokens, as `GreedyDecoder` takes it, or a sequence of
             pairs of such and a weight; None for none.
-        options: Of the search.
+        options: Of the search; None takes `max_symbols` of the model, where it has it.
         separator: The token between words. None takes the mark U+2581 of word pieces.
         unk_cost: As of `GreedyDecoder`.
         input: What is decoded: `"frames"` of the encoder, or `"features"`.
-        frame_shift_s: Seconds per frame of the encoder.
+        frame_shift_s: Seconds per frame of the encoder; None is the model's, or 0.08.
         batch_size: Utterances decoded side by side, and encoded.
         device: Where the model is.
 
@@ -64,6 +66,7 @@ class TransducerDecoder(ModelDecoder):
         InputError: One of its subclasses, for what does not fit the model.
     """
 
+    family = "transducer"
     options: TransducerOptions
     _backend: TransducerBackend
 
@@ -76,18 +79,21 @@ class TransducerDecoder(ModelDecoder):
         separator: str | None = None,
         unk_cost: float | None = None,
         input: Input = "frames",
-        frame_shift_s: float = 0.08,
+        frame_shift_s: float | None = None,
         batch_size: int = 32,
         device: str | torch.device = "cpu",
     ) -> None:
+        model, shift = net_of(model, frame_shift_s, 0.08)
         check_input(model, input, batch_size)
         table = check_model(model)
+        if options is None:
+            most = getattr(model, "max_symbols", TransducerOptions.max_symbols)
+            options = TransducerOptions(max_symbols=most)
         lms = weighted_lms(lm, table, unk_cost)
         given = model, device, batch_size, input == "features"
         in_torch = [(TorchNgramLM(one), weight) for one, weight in lms]
         backend = TransducerBackend(*given, in_torch)
-        how = options or TransducerOptions(), table, lms, separator, frame_shift_s
-        super().__init__(backend, *how)
+        super().__init__(backend, options, table, lms, separator, shift)
 
 
 def open_model(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from wfstdec.attention.model import tree_map
 from wfstdec.errors import LogprobError, OptionError, ShapeError, WfstdecError
-from wfstdec.text.tokens import TokenTable, token_table
+from wfstdec.text.tokens import BLANK_NAME, TokenTable, token_table
 
 Joined: TypeAlias = Tensor | tuple[Tensor, Tensor]
 """What `join` gives: log-probs, and for TDT those of the durations too."""
@@ -101,7 +101,6 @@ def choose_rows(mask: Tensor, there: Any, here: Any) -> Any:
     return tree_map(choose, there, here)
 
 
-BLANK_NAME = "<blank>"
 _ROWS = 5
 """Rows that a model is asked for: as many as no model has layers."""
 _NOT_ONE = 0.1

@@ -1,0 +1,181 @@
+"""Models that are not CTC: an encoder of frames, and the net that a search asks.
+
+    model = load_model("parakeet-tdt-0.6b")            # a SpeechModel
+    decoder = TransducerDecoder(model, lm="pieces.arpa")
+    print(Transcriber(model, decoder)("talk.mp3").text)
+
+The files of a folder are recognised by their names, their layouts by their inputs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wfstdec.errors import ModelError, needs
+from wfstdec.models.encoder import (
+    BatchEncoder,
+    EncoderSpec,
+    ModelOptions,
+    read_json,
+    tokens_beside,
+)
+from wfstdec.models.onnx_asr_models import metadata, open_session
+from wfstdec.models.streaming_onnx import (
+    RATE,
+    Features,
+    KaldiFbank,
+    NemoFbank,
+    StreamingOnnx,
+    streaming_form,
+)
+from wfstdec.text.lexicon import tokenizer_beside
+from wfstdec.text.tokens import BLANK_NAME, token_table
+
+_PART = re.compile(r"decoder_joint|encoder|decoder|joiner")
+_FEATURES_S = 0.01
+_NEMO_STRIDE, _ICEFALL_STRIDE = 8, 4
+
+
+class SpeechModel:
+    """A transducer or an attention model, with its encoder.
+
+    Args:
+        encoder: Audio to frames of the encoder, float32 [T, D]; it may stream.
+        net: What the search asks: a `TransducerModel` or an `AttentionModel`.
+
+    Attributes:
+        spec: Tokens of the net, and frame shift, sample rate and family of the model.
+    """
+
+    def __init__(self, encoder: Any, net: Any) -> None:
+        self.encoder, self.net = encoder, net
+        self.spec: EncoderSpec = encoder.spec
+
+    def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Frames of the encoder, float32 [T, D] each, of waveforms float32 [N]."""
+        return self.encoder.encode(waveforms)
+
+
+class StreamingSpeechModel(SpeechModel):
+    """A `SpeechModel` whose encoder streams; see `StreamingEncoder`."""
+
+    def start(self) -> Any:
+        """Make the state of a new stream."""
+        return self.encoder.start()
+
+    def step(
+        self, states: Sequence[Any], chunks: Sequence[np.ndarray], last: Sequence[bool]
+    ) -> list[np.ndarray]:
+        """Advance some streams, each by a chunk of any size."""
+        return self.encoder.step(states, chunks, last)
+
+
+def parts_of(path: Path | None) -> dict[str, Path]:
+    """The ONNX files of a model in parts, by the part; empty where there are none.
+
+    `path`: their folder, or one of them: others are then of the same precision.
+    """
+    if path is None or (path.is_file() and path.suffix != ".onnx"):
+        return {}
+    folder = path.parent if path.is_file() else path
+    found: dict[str, list[Path]] = {}
+    for file in sorted(folder.glob("*.onnx")):
+        if named := _PART.findall(file.name):
+            found.setdefault(named[-1], []).append(file)
+    if path.is_file() and not any(path in files for files in found.values()):
+        return {}
+    wants_int8 = path.is_file() and ".int8" in path.name
+    parts = {}
+    for part, files in found.items():
+        some = [path] if path in files else files
+        alike = [one for one in some if (".int8" in one.name) == wants_int8] or some
+        if len(alike) > 1:
+            names = ", ".join(one.name for one in alike)
+            raise ModelError(f"{folder}: found {names}, expected one {part}")
+        parts[part] = alike[0]
+    return parts
+
+
+def load_transducer(path: Path, given: ModelOptions) -> SpeechModel | None:
+    """Load a folder of a transducer, in a layout of `models.transducers`.
+
+    None where no file of it is the joiner's.
+    """
+    parts = parts_of(path)
+    if "decoder_joint" in parts:
+        needed = ["encoder", "decoder_joint"]
+    elif "joiner" in parts:
+        needed = ["encoder", "decoder", "joiner"]
+    else:
+        return None
+    folder = parts[needed[-1]].parent
+    if missing := [part for part in needed if part not in parts]:
+        names = ", ".join(parts[part].name for part in needed if part in parts)
+        raise ModelError(f"{folder}: found {names}, expected a file of {missing[0]}")
+    with needs(f"{folder}: transducers need torch", ": pip install torch"):
+        from wfstdec.models.transducers import OnnxTransducer
+
+    encoder, *others = (open_session(parts[one], given.threads) for one in needed)
+    config, own = read_json(folder / "config.json"), metadata(encoder)
+    form = streaming_form(encoder)
+    is_nemo = encoder.get_inputs()[0].name == "audio_signal"
+    usual = own.get("subsampling_factor", _NEMO_STRIDE if is_nemo else _ICEFALL_STRIDE)
+    stride = int(config.get("subsampling_factor", usual))
+    shift = _FEATURES_S * stride if form is None else form.frame_shift_s
+    spec = given.spec(str(folder), tokens_beside(folder), None, shift, RATE)
+    net = OnnxTransducer(
+        encoder if form is None else None,
+        others[0],
+        others[1] if len(others) > 1 else None,
+        spec.tokens,
+        stride=stride,
+        tokenizer=tokenizer_beside(folder / "tokens.txt"),
+        max_symbols=config.get("max_tokens_per_step"),
+    )
+    pieces, blank = tuple(net.tokens), net.blank
+    spec = replace(
+        spec,
+        tokens=token_table((*pieces[:blank], BLANK_NAME, *pieces[blank:]), blank),
+        family="transducer",
+        frame_dim=net.frame_dim or 0,
+    )
+    if form is not None:
+        return StreamingSpeechModel(StreamingOnnx(encoder, form, spec), net)
+    features = _nemo_features(own, net.input_dim) if is_nemo else _kaldi
+    return SpeechModel(BatchEncoder(spec, _frames_of(net, features)), net)
+
+
+def _kaldi() -> tuple[Features, bool]:
+    return KaldiFbank(1, -400), False
+
+
+def _nemo_features(own: Any, bins: int) -> Callable[[], tuple[Any, bool]]:
+    normalized = own.get("normalize_type", "per_feature") == "per_feature"
+    return lambda: (NemoFbank(bins, 0), normalized)
+
+
+def _frames_of(net: Any, features: Callable[[], tuple[Any, bool]]) -> Any:
+    """The `run` of a `BatchEncoder`: features of each utterance, then the encoder."""
+    import torch
+
+    def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
+        rows = []
+        for samples, length in zip(batch, lengths, strict=True):
+            fbank, normalized = features()
+            some = fbank.whole(samples[:length])
+            if normalized:  # over the utterance, as NeMo does
+                some = (some - some.mean(0)) / (some.std(0, ddof=1) + 1e-5)
+            rows.append(torch.from_numpy(some))
+        sizes = torch.tensor([len(some) for some in rows])
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        frames, counts = net.encode(padded, sizes)
+        pairs = zip(frames.numpy(), counts.tolist(), strict=True)
+        return [some[:count] for some, count in pairs]
+
+    return run
