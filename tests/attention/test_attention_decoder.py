@@ -7,7 +7,7 @@ import pytest
 import torch
 from table_attention import TableAttention
 
-from wfstdec import AttentionDecoder, AttentionOptions
+from wfstdec import AttentionDecoder, AttentionOptions, BoostEntry
 from wfstdec.attention.search import is_looped
 from wfstdec.errors import (
     BoostError,
@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused():
     model = model_of()
     decoder = decoder_of(model)
     with pytest.raises(BoostError, match="this decoder has no words"):
-        decoder.decode([model.frames()], boosts=["a"])
+        decoder.decode([model.frames()], boosts=[BoostEntry("a", [["a"]], 1.0)])
     with pytest.raises(ShapeError, match="expected floating-point .T, D. of the"):
         decoder.decode([torch.zeros(3)])
     with pytest.raises(ShapeError, match="length 9, expected 0 to 3"):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from table_attention import TableAttention
 
-from wfstdec import AttentionDecoder, AttentionOptions
+from wfstdec import AttentionDecoder, AttentionOptions, PhraseOptions
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
 
 
@@ -31,7 +31,9 @@ def table(after, letters="ab", longest=4):
 def texts(model, boosts=None, frames=None, **options):
     """Text to total, higher is better, in the order of the list."""
     decoder = AttentionDecoder(model, options=AttentionOptions(**options))
-    compiled = decoder.phrase_compiler().compile(boosts) if boosts else None
+    compiled = (
+        decoder.phrase_compiler(PhraseOptions()).compile(boosts) if boosts else None
+    )
     frames = [model.frames(0, 9)] if frames is None else frames
     (found,) = decoder.texts(frames, boosts=compiled)
     names = model.tokens

@@ -134,8 +134,6 @@ WORD_LIST = ["--phrases", "list.txt", "--phrase-boundary", "<wb>"]
         (WFST, ["--phrase-totals"], "--phrase-totals without --phrases"),
         (WFST, WORD_LIST, "boundary='<wb>' with phrases of words"),
         (TRIE, WORD_LIST, "boundary='<wb>' with phrases of words"),
-        (BARE, ["--boost", "list.txt"], "has no words, expected --phrases"),
-        (GREEDY, ["--boost", "list.txt"], "has no words, expected --phrases"),
         (
             WFST,
             [*TOKEN_LIST, "--sentencepiece-model", "bpe.model"],

@@ -20,6 +20,7 @@ from wfstdec import (
     read_arpa,
     token_table,
 )
+from wfstdec.boost.lists import BoostEntry, BoostList
 from wfstdec.boost.phrases import by_words
 from wfstdec.errors import BackendError, BoostError, OptionError, TokenTableError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
@@ -227,14 +228,29 @@ def test_boosts_of_words_say_what_to_do(decoder):
     compiler = PhraseCompiler(by_words({"new": 1, "york": 2}), words)
     made = decoder(tokens=token_table(NAMES))
     for boosts, found in [
-        ({"new": 2.0}, "words such as 'new'"),
-        ({"new york": 2.0}, "words such as 'new york'"),
+        ([BoostEntry("new", [["a"]])], "pronunciations or two lists"),
+        (
+            Boosts({"new": 2.0}, phrases_of(["a b"], token_table(NAMES))),
+            "pronunciations or two lists",
+        ),
         (compiler.compile(["new york"]), "phrases of words"),
         (Boosts(phrases=compiler.compile(["new york"])), "phrases of words"),
     ]:
         with pytest.raises(BoostError, match=f"{found}, but .* a PhraseCompiler with"):
             made.sessions().open(boosts)
     assert made.decode([rows([1, 50, 40, 9])], boosts={})[0].text == "a"
+
+
+@pytest.mark.parametrize("decoder", [GreedyDecoder, TrieDecoder])
+def test_lists_are_phrases_as_tokens_spell_them(decoder):
+    """Numbers are nats of the whole phrase; without one it is worth its labels."""
+    made, x = decoder(tokens=token_table(NAMES)), rows([1, 60, 30, 9], [1, 30, 60, 9])
+    options = PhraseOptions(weights_are_totals=True)
+    for given in ({"a b": 2.5, "c": -1.0}, ["a b", "b c"], ("b",)):
+        entries = given if isinstance(given, dict) else dict.fromkeys(given)
+        phrases = made.phrase_compiler(options).compile(BoostList(entries))
+        [hyp], [same] = (made.decode([x], boosts=one) for one in (given, phrases))
+        assert hyp == same and hyp.boost_cost != 0
 
 
 def test_phrases_of_another_table():

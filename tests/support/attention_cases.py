@@ -10,7 +10,13 @@ import naive_phrases
 import numpy as np
 from table_attention import random_model
 
-from wfstdec import AttentionDecoder, AttentionOptions, read_arpa, token_table
+from wfstdec import (
+    AttentionDecoder,
+    AttentionOptions,
+    PhraseOptions,
+    read_arpa,
+    token_table,
+)
 
 UNK_COST = 2.5
 RULES = ("closed", "compensated", "none")
@@ -61,7 +67,7 @@ class Case:
             frame_shift_s=0.1,
             **more or {},
         )
-        boosts = decoder.phrase_compiler().compile(self.phrases)
+        boosts = decoder.phrase_compiler(PhraseOptions()).compile(self.phrases)
         return decoder, boosts if self.phrases else None
 
     def definition(self, utterance=0, longest=None):

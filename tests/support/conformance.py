@@ -95,16 +95,16 @@ class Drawn(NamedTuple):
 
 HOLES = {
     # promise, decoder, backend, feature: why not, and what the library says
-    ("*", "greedy", "*", "words"): ("it has no words", BoostError),
+    ("*", "greedy", "*", "words"): ("a list is one of phrases", None),
     ("*", "greedy", "*", "oov"): ("it has no words", BoostError),
     ("*", "greedy", "*", "open"): ("no word is open where none is closed", None),
     ("*", "greedy", "*", "nbest"): ("it finds the best alone", OptionError),
     ("*", "greedy", "*", "lattices"): ("it finds the best alone", OptionError),
-    ("*", "transducer", "*", "words"): ("it has no words", BoostError),
+    ("*", "transducer", "*", "words"): ("a list is one of phrases", None),
     ("*", "transducer", "*", "oov"): ("it has no words", BoostError),
     ("*", "transducer", "*", "open"): ("no word is open where none is closed", None),
     ("*", "transducer", "*", "lattices"): ("texts are no lattice", OptionError),
-    ("*", "attention", "*", "words"): ("it has no words", BoostError),
+    ("*", "attention", "*", "words"): ("a list is one of phrases", None),
     ("*", "attention", "*", "oov"): ("it has no words", BoostError),
     ("*", "attention", "*", "open"): ("no word is open where none is closed", None),
     ("*", "attention", "*", "lattices"): ("texts are no lattice", OptionError),

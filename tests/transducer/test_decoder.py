@@ -11,6 +11,7 @@ from table_transducers import TableTransducer, transducer_of
 
 from wfstdec import (
     NgramLM,
+    PhraseOptions,
     TorchNgramLM,
     TransducerDecoder,
     TransducerOptions,
@@ -395,8 +396,11 @@ def test_language_models_and_boosts_over_other_tokens():
     boosts = larger.phrase_compiler().compile(["ab"])
     with pytest.raises(BoostError, match="over 5 tokens, expected 3"):
         decoder.decode([model.frames()], boosts=boosts)
-    with pytest.raises(BoostError, match="words"):
-        decoder.decode([model.frames()], boosts={"a": 1.0})
+    phrases = decoder.phrase_compiler(
+        PhraseOptions(uniform=True, weights_are_totals=True)
+    ).compile({"a": 1.0})
+    hyps = [decoder.decode([model.frames()], boosts=b) for b in ({"a": 1.0}, phrases)]
+    assert hyps[0] == hyps[1] and hyps[0][0].boost_cost == -1.0
 
 
 def test_frames_that_do_not_fit():

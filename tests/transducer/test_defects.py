@@ -10,7 +10,7 @@ import torch
 from arpa_texts import arpa_of
 from table_transducers import TableTransducer, texts_of, transducer_of
 
-from wfstdec import TransducerDecoder, TransducerOptions, read_arpa
+from wfstdec import PhraseOptions, TransducerDecoder, TransducerOptions, read_arpa
 from wfstdec.transducer.beam import Candidates, merge, start_beam
 
 INF = math.inf
@@ -29,7 +29,9 @@ def decoder_of(model, lm=None, **options):
 
 def nbest(model, lm=None, boosts=None, **options):
     decoder = decoder_of(model, lm, **options)
-    compiled = decoder.phrase_compiler().compile(boosts) if boosts else None
+    compiled = (
+        decoder.phrase_compiler(PhraseOptions()).compile(boosts) if boosts else None
+    )
     return texts_of(decoder.decode_nbest([model.frames()], boosts=compiled)[0])
 
 

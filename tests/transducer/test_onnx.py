@@ -155,8 +155,9 @@ def test_frames_need_no_encoder(tmp_path):
     _, *files = write_triple(tmp_path)
     model = load_onnx_transducer(None, *files)
     frames = torch.randn(9, DIM, generator=torch.Generator().manual_seed(0))
-    (hyp,) = TransducerDecoder(model).decode([frames])
-    (other,) = TransducerDecoder(SameInTorch()).decode([frames])
+    options = TransducerOptions(max_symbols=2)
+    (hyp,) = TransducerDecoder(model, options=options).decode([frames])
+    (other,) = TransducerDecoder(SameInTorch(), options=options).decode([frames])
     assert hyp.text == other.text
     with pytest.raises(OptionError, match="no encoder"):
         model.encode(torch.zeros(1, 4, FEATURES), torch.tensor([4]))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from table_transducers import random_transducer, texts_of
 
-from wfstdec import TransducerDecoder, TransducerOptions, read_arpa
+from wfstdec import PhraseOptions, TransducerDecoder, TransducerOptions, read_arpa
 
 INF = float("inf")
 UNK_COST = 2.5
@@ -49,7 +49,7 @@ class Case:
             unk_cost=UNK_COST,
             options=TransducerOptions(**options),
         )
-        boosts = decoder.phrase_compiler().compile(self.phrases)
+        boosts = decoder.phrase_compiler(PhraseOptions()).compile(self.phrases)
         return decoder, boosts if self.phrases else None
 
     def expected(self, utterance=0, **options):

@@ -14,7 +14,7 @@ from torch import Tensor
 from wfstdec.attention.model import EncoderModel
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
 from wfstdec.checks.inputs import Pairs
 from wfstdec.errors import BackendError, BoostError, OptionError, ShapeError
 from wfstdec.lm import kernels
@@ -154,6 +154,8 @@ class ModelDecoder(Decoder[Any, Paths]):
     # the SentencePiece model in its folder.
     _backend: Any
     _nbest_from = "search"
+    # Of 20,000 phrases whose later labels are worth more, many are output by mistake.
+    phrase_options = PhraseOptions(uniform=True)
 
     def __init__(
         self,

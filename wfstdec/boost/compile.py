@@ -201,6 +201,8 @@ class BoostCompiler:
         self._pronouncer = pronouncer
         self._num_tokens = num_tokens
         self._make_defaults = defaults or partial(DefaultBonuses, words)
+        # Makes the compiler of lists where there are no words.
+        self.make_phrases: Callable[[], PhraseCompiler] | None = None
         self._remembered: LruCache[_Compiled] = LruCache()
         self._given: LruCache[_Compiled] = LruCache()  # the same, by what was given
 
@@ -250,10 +252,8 @@ class BoostCompiler:
 
     def _compile(self, listed: BoostList, scale: float) -> _Compiled:
         numbers, phrases = listed.numbers, listed.phrases
-        if numbers and not self._words:
-            raise BoostError(
-                f"boosts has words such as {min(numbers)!r}, {_ONLY_TOKENS}"
-            )
+        if not self._words and (numbers or listed.pronunciations):
+            return self._compile_tokens(listed, scale)
         large = {text: n for text, n in numbers.items() if n is not None and n > _LARGE}
         numbers, taken = self.matcher.match(numbers, listed.pronunciations)
         prons, unknown_tokens = self._prons_of(numbers, listed.pronunciations)
@@ -277,6 +277,18 @@ class BoostCompiler:
             phrases = self._checked(phrases, len(new))
         made = scaled_boosts(CompiledBoosts(words, phrases, oov), scale)
         return _Compiled(made, unknown, unknown_tokens, listed.phrases, taken, large)
+
+    def _compile_tokens(self, listed: BoostList, scale: float) -> _Compiled:
+        """Words and phrases of a decoder without words: as its tokens spell them."""
+        if self._phrases is None or listed.pronunciations or listed.phrases:
+            raise BoostError(f"boosts has pronunciations or two lists, {_ONLY_TOKENS}")
+        phrases = self._checked(self._phrases.compile(listed), 0)
+        no_words = compile_word_boosts(None, {})[0]
+        return _Compiled(scaled_boosts(CompiledBoosts(no_words, phrases), scale))
+
+    @cached_property
+    def _phrases(self) -> PhraseCompiler | None:
+        return None if self.make_phrases is None else self.make_phrases()
 
     def _prons_of(
         self, numbers: Iterable[str], pronounced: Mapping[str, Sequence[tuple]]

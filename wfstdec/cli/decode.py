@@ -408,16 +408,13 @@ class Decoding:
     def boosts(self, decoder: Decoder) -> BoostLists:
         """The lists for a decoder."""
         args, words, phrases = self.args, self._words, self._phrases
-        if words is not None and not decoder.vocabulary.words:
-            raise OptionError(
-                f"--boost {args.boost} for a decoder that has no words, expected "
-                "--phrases"
-            )
         if phrases is None:
             return BoostLists(words)
         given = _renamed(args, "phrase", _PHRASE_FIELDS)
+        # Transducers and attention decoders have one credit for all labels by default.
+        usual = PhraseOptions() if "beta" in given else decoder.phrase_options
         compiler = decoder.phrase_compiler(
-            PhraseOptions(**given, weights_are_totals=args.phrase_totals),
+            replace(usual, **given, weights_are_totals=args.phrase_totals),
             unit=args.phrase_unit,
             boundary=args.phrase_boundary,
             sentencepiece_model=args.sentencepiece_model,

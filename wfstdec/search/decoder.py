@@ -15,7 +15,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -110,6 +110,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     _nbest_from: ClassVar[Literal["search", "lattice"] | None] = None
     # Of the models whose output it decodes; as `EncoderSpec.family`.
     family: ClassVar[str] = "ctc"
+    phrase_options: ClassVar[PhraseOptions] = PhraseOptions()
     vocabulary: Vocabulary  # set by each kind of decoder
 
     def __init__(
@@ -129,6 +130,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self.threads = threads or len(os.sched_getaffinity(0))
         self._backend = backend
         self._boosts = boosts
+        totals = replace(self.phrase_options, weights_are_totals=True)
+        boosts.make_phrases = partial(self.phrase_compiler, totals)
         self._input_check = InputCheck(self._output_tokens)
         self._pace = CallBudget()
 
@@ -211,7 +214,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             boosts: Words and phrases to boost, for all utterances or one entry for
                 each: a list (default bonuses), word or phrase to bonus in nats (above
                 0 favours), compiled phrases, `Boosts`, `compile_boosts` of these, or
-                `None`. A sequence of strings is one list for all.
+                `None`. A sequence of strings is one list for all. A decoder without
+                words takes lists as `phrase_compiler` spells them.
             confidence: Whether words get confidences, 0 to 1, from a lattice: the
                 probability that the word is correct. It takes longer; nothing else of
                 the hypotheses changes.
@@ -383,7 +387,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             decoder.decode(logprobs, boosts=compiler.compile(["new york"]))
 
         Args:
-            options: Bonuses of phrases.
+            options: Bonuses of phrases; None takes `PhraseOptions()`, or with
+                `uniform=True` for transducers and attention decoders.
             unit: Whether phrases are credited by `"word"` or by `"token"`; `None` is
                 by word where the decoder has words.
             boundary: The token between words: phrases of tokens then match whole words
@@ -399,7 +404,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """
         return phrase_compiler(
             self.vocabulary,
-            options,
+            options or self.phrase_options,
             unit=unit,
             boundary=boundary,
             sentencepiece_model=sentencepiece_model,
