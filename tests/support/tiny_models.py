@@ -198,8 +198,12 @@ def _state_weights(seed, size, kernel):
     return weights | {"half": np.float32(0.5), "last_axes": np.array([1, 2])}
 
 
-def zipformer2_model(path, size=5):
-    """Write a model of icefall's streaming Zipformer2 CTC, stacks of 1 and 2 layers."""
+def zipformer2_model(path, size=5, output="log_probs"):
+    """Write a model of icefall's streaming Zipformer2, stacks of 1 and 2 layers.
+
+    `output`: `encoder_out` of a transducer is not normalised.
+    """
+    last = "LogSoftmax<axis=-1>" if output == "log_probs" else "Identity"
     states = {}
     for tag, dim, left, kernel in (
         ("0_0", 8, 6, 2),
@@ -224,7 +228,7 @@ def zipformer2_model(path, size=5):
 
     moved = [(name, len(shape), axis) for name, (shape, axis) in states.items()]
     text = f"""g (float[N, 45, 80] x, {form("")}, int64[N] processed_lens)
-        => (float[N, 8, {size}] log_probs, {form("new_")},
+        => (float[N, 8, {size}] {output}, {form("new_")},
             int64[N] new_processed_lens) {{
         level = ReduceMean<axes=[1, 2], keepdims=0>(x)
         {_state_lines(moved, "level")}
@@ -233,7 +237,7 @@ def zipformer2_model(path, size=5):
         yt = Transpose<perm=[0, 2, 1]>(y)
         moved = Mul(past, direction)
         sum = Add(yt, moved)
-        log_probs = LogSoftmax<axis=-1>(sum)
+        {output} = {last}(sum)
         new_processed_lens = Add(processed_lens, step)
     }}"""
     weights = _state_weights(5, size, 17) | {"step": np.array([32])}
@@ -252,12 +256,18 @@ def zipformer2_model(path, size=5):
     return write_onnx(path, text, weights, metadata)
 
 
-def nemo_streaming_model(path, size=5, **metadata):
-    """Write a cache-aware NeMo export: window 25, shift 16, subsampling 8."""
+def nemo_streaming_model(path, size=5, output="logprobs", **metadata):
+    """Write a cache-aware NeMo export: window 25, shift 16, subsampling 8.
+
+    `output`: `outputs` of a transducer are [B, D, T], not normalised.
+    """
+    shape, last = f"B, T, {size}", "LogSoftmax<axis=-1>"
+    if output == "outputs":
+        shape, last = f"B, {size}, T", "Transpose<perm=[0, 2, 1]>"
     states = [("channel", 4, 0), ("time", 4, 0)]
     text = f"""g (float[B, 80, L] audio_signal, int64[B] length,
             float[B, 2, 3, 4] channel, float[B, 2, 4, 3] time, int64[B] channel_len)
-        => (float[B, T, {size}] logprobs, int64[B] encoded_lengths,
+        => (float[{shape}] {output}, int64[B] encoded_lengths,
             float[B, 2, 3, 4] new_channel, float[B, 2, 4, 3] new_time,
             int64[B] new_channel_len) {{
         level = ReduceMean<axes=[1, 2], keepdims=0>(audio_signal)
@@ -266,7 +276,7 @@ def nemo_streaming_model(path, size=5, **metadata):
         yt = Transpose<perm=[0, 2, 1]>(y)
         moved = Mul(past, direction)
         sum = Add(yt, moved)
-        logprobs = LogSoftmax<axis=-1>(sum)
+        {output} = {last}(sum)
         encoded_lengths = Div(length, eight)
         new_channel_len = Add(channel_len, one)
     }}"""

@@ -266,6 +266,8 @@ def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
 
 def log_softmax(rows: np.ndarray) -> np.ndarray:
     """Normalise logits [T, V] to natural log-probs float32."""
+    if not rows.shape[-1]:
+        return rows
     rows = rows - rows.max(axis=-1, keepdims=True)
     return rows - np.log(np.exp(rows).sum(axis=-1, keepdims=True))
 

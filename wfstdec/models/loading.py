@@ -66,8 +66,8 @@ class _ModelSource:
         if self.path.is_file():
             return self.path if self.path.suffix == ".onnx" else None
         files = sorted(self.path.glob("*.onnx"))
-        parts = parts_of(self.path).values()  # the other head of a hybrid model
-        files = [file for file in files if file not in parts] or files
+        if len(parts := parts_of(self.path)) > 1:  # the other head of a hybrid model
+            files = [file for file in files if file not in parts.values()]
         plain = [file for file in files if ".int8" not in file.name] or files
         if len(plain) > 1:
             names = ", ".join(file.name for file in plain)

@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from wfstdec.errors import FormatError, OptionError, ShapeError
+from wfstdec.models.encoder import log_softmax
 from wfstdec.models.onnx_asr_models import FLOATS, INTEGERS, metadata, open_session
 from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import load_tokens, tokenizer_beside
@@ -124,11 +125,10 @@ class OnnxTransducer:
     def join(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Implement `TransducerModel.join`."""
         logits = self._predictor.join(frames.float().numpy(), g)
-        found = torch.from_numpy(logits)
-        if not self.durations:
-            return torch.log_softmax(found, 1)
-        tokens, durations = found.tensor_split([len(self.tokens) + 1], 1)
-        return torch.log_softmax(tokens, 1), torch.log_softmax(durations, 1)
+        parts = np.split(logits, [len(self.tokens) + 1], axis=1)
+        # By NumPy: torch shares out even small rows among threads, which may be late.
+        tokens, durations = (torch.from_numpy(log_softmax(one)) for one in parts)
+        return (tokens, durations) if self.durations else tokens
 
 
 class _LastTokens:
@@ -202,28 +202,38 @@ class _WithJoiner:
         return g, g
 
     def predict(self, columns: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        rows = state.numpy()
-        if any(row.tobytes() not in self._known for row in rows):
-            self.join(np.zeros((len(rows), self.frame_dim or 1), np.float32), state)
-        found = [self._known[row.tobytes()] for row in rows]
-        behind = np.stack(found) if found else rows[:, 1:]
-        g = np.concatenate([columns[:, None].numpy().astype(np.float32), behind], 1)
-        return torch.from_numpy(g), torch.from_numpy(g)
+        rows, known = state.numpy(), self._known
+        found = [known.get(row.tobytes()) for row in rows]
+        if any(one is None for one in found):
+            frames = np.zeros((len(rows), self.frame_dim or 1), np.float32)
+            behind = self._run(frames, rows)[1]
+        else:
+            behind = np.array(found).reshape(len(rows), -1)
+        labels = columns[:, None].numpy().astype(np.float32)
+        g = torch.from_numpy(np.concatenate([labels, behind], 1))
+        return g, g
 
     def join(self, frames: np.ndarray, g: Tensor) -> np.ndarray:
         rows = g.numpy()
-        parts = [
+        logits, behind = self._run(frames, rows)
+        # Another dict, not a changed one: other threads may read the last.
+        keys = (row.tobytes() for row in rows)
+        self._known = dict(zip(keys, behind, strict=True))
+        return logits
+
+    def _run(
+        self, frames: np.ndarray, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The logits, and the states behind the labels, a row each."""
+        spans = zip(self._ends, self._ends[1:], self._shapes, strict=False)
+        states = [
             _layers_first(rows[:, first:end].reshape(-1, *shape))
-            for first, end, shape in zip(
-                self._ends, self._ends[1:], self._shapes, strict=False
-            )
+            for first, end, shape in spans
         ]
         labels = rows[:, :1].astype(np.int64)
-        outputs, *states = run_parts(self._session, [frames, *parts], labels)
-        behind = [_layers_first(one).reshape(len(rows), -1) for one in states]
-        keys = (row.tobytes() for row in rows)
-        self._known = dict(zip(keys, np.concatenate(behind, 1), strict=True))
-        return outputs.reshape(len(rows), -1)
+        logits, *new = run_parts(self._session, [frames, *states], labels)
+        behind = [_layers_first(one).reshape(len(rows), -1) for one in new]
+        return logits.reshape(len(rows), -1), np.concatenate(behind, 1)
 
 
 def _predictor_of(decoder: Any, joiner: Any, blank: int) -> Any:
