@@ -202,6 +202,13 @@ class ModelDecoder(Decoder[Any, Paths]):
         """V, the blank included; of features, how many numbers a frame has."""
         return self.model.input_dim if self.input == "features" else len(self.tokens)
 
+    def made_up_input(self) -> np.ndarray:
+        """Frames of zeros, or features, to warm up with."""
+        width = self.num_tokens
+        if self.input == "frames":
+            width = getattr(self.model, "frame_dim", None) or width
+        return np.zeros((8, width), np.float32)
+
     def checked(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
         """Pass utterances on: frames and features are no log-probs."""
         return iter(logprobs)
@@ -209,6 +216,11 @@ class ModelDecoder(Decoder[Any, Paths]):
     def _inputs(self, backend: Any, logprobs: Any, lengths: Any) -> Any:
         """Check frames."""
         return backend.inputs(logprobs, lengths)
+
+    @property
+    def has_nbest(self) -> bool:
+        """Whether it searches with a beam."""
+        return getattr(self.options, "width", self.options.beam_size) > 1
 
     @property
     def input_frame_shift_s(self) -> float:
@@ -239,6 +251,16 @@ class ModelDecoder(Decoder[Any, Paths]):
             ShapeError: Axes, F or lengths are wrong.
         """
         return self._backend.encode(features, lengths)
+
+    def _decode_confident(
+        self, logprobs: Any, lengths: Any, boosts: Any, posterior_scale: float
+    ) -> list[Hypothesis]:
+        """Decode, and read confidences from the list of texts of the beam."""
+        if not self.has_nbest:
+            raise OptionError("confidences of a search for one text, expected a beam")
+        every: Any = {"nbest": None}
+        lists = self.with_options(**every).decode_nbest(logprobs, lengths, boosts)
+        return [one[0].with_posteriors(one, posterior_scale) for one in lists]
 
     def _models(self) -> tuple[str, ...]:
         return tuple(lm.fingerprint for lm, _ in self.lms)

@@ -365,11 +365,11 @@ class _Search(NamedTuple):
 def search_all(
     decoder: Decoder, logprobs: Sequence[Any], boosts: Any, nbest: bool, record: bool
 ) -> list[Any]:
-    """Decode utterances: hypotheses of each, best first, or lattices."""
+    """Decode utterances: hypotheses of each, best first, or lattices if it has any."""
     # `logprobs`: [T, V] of each.
-    if record:
+    if record and decoder.records_lattices:
         return decoder.decode_lattice(logprobs, boosts=boosts)
-    if nbest:
+    if nbest or record:
         return decoder.decode_nbest(logprobs, boosts=boosts)
     return [[best] for best in decoder.decode(logprobs, boosts=boosts)]
 
@@ -394,17 +394,32 @@ def batches(
         yield batch
 
 
+NO_LATTICE = "of a decoder that records none, expected a WfstDecoder or a TrieDecoder"
+
+
 @dataclass(frozen=True)
 class LatticeReading:
-    """Readings of a lattice: hypotheses, confidences, other scales or models."""
+    """Readings of a lattice: hypotheses, confidences, other scales or models.
+
+    Of decoders without lattices it reads n-best lists: their confidences.
+    """
 
     nbest: int = 1  # How many different texts are wanted
     confidence: bool = False  # Whether the best one's words get confidences
     mbr: bool = False  # Whether it is the text of least expected error instead, alone
     posterior_scale: float = 1.0  # Times all costs, for both
 
-    def __call__(self, utterance: str, lattice: Lattice) -> list[Hypothesis]:
+    def __call__(
+        self, utterance: str, lattice: Lattice | list[Hypothesis]
+    ) -> list[Hypothesis]:
         """The hypotheses of a lattice, best first."""
+        if not isinstance(lattice, Lattice):
+            if self.mbr:
+                raise OptionError(f"mbr=True {NO_LATTICE}")
+            some, best = lattice[: self.nbest], lattice[0]
+            if self.confidence:
+                some[0] = best.with_posteriors(lattice, self.posterior_scale)
+            return some
         if self.mbr:
             least = minimum_bayes_risk(lattice, self.posterior_scale)
             found = NbestPaths([least.arcs], [least.excess], True)
@@ -425,6 +440,8 @@ def reading_and_keeping(
         return lattices
 
     def read(utterance: str, lattice: Lattice) -> list[Hypothesis]:
+        if not isinstance(lattice, Lattice):
+            raise OptionError(f"lattices to keep {NO_LATTICE}")
         found = lattices(utterance, lattice)
         keep(utterance, lattice)
         return found

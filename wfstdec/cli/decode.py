@@ -398,6 +398,11 @@ class Decoding:
 
     def __init__(self, args: Args) -> None:
         self.args, self.options = args, search_options(args)
+        for flag in ("--lattices", "--mbr"):
+            if getattr(args, name_of(flag)) and args.decoder not in ("wfst", "trie"):
+                raise OptionError(
+                    f"{flag} with --decoder {args.decoder}, expected wfst or trie"
+                )
         # Searches without a beam have no option for it.
         self.nbest = getattr(self.options, "nbest", None) or 1
         self.reading = reading_of(args, self.nbest)

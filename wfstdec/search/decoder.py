@@ -48,7 +48,7 @@ from wfstdec.text.vocabulary import Vocabulary
 
 def _run(decoder: Any, boosts: BoostsLike, lattices: bool, sessions: bool) -> None:
     """Decode a word with one list: whole, in chunks, with lattices."""
-    rows = one_word(decoder.vocabulary, decoder.num_tokens)
+    rows = decoder.made_up_input()
     read = decoder.decode([rows], boosts=[boosts])
     if lattices:
         decoder.decode_lattice([rows], boosts=[boosts])
@@ -66,19 +66,6 @@ def _run(decoder: Any, boosts: BoostsLike, lattices: bool, sessions: bool) -> No
             read.append(under_way.close(one))
     for hypothesis in read:
         _ = hypothesis.text, hypothesis.total_cost  # made when they are asked for
-
-
-def one_word(vocabulary: Vocabulary, num_tokens: int) -> np.ndarray:
-    """Log-probs of a word of the vocabulary, [T, V]."""
-    prons, blank = vocabulary.pronunciations, vocabulary.tokens.blank
-    tokens = prons.tokens[: prons.splits[1]].tolist() if len(prons.splits) > 1 else []
-    between = list(vocabulary.separators[:1])
-    spoken = [blank]
-    for token in (*between, *tokens, *between):
-        spoken += [token, blank]
-    rows = np.full((len(spoken), num_tokens), -12, np.float32)
-    rows[np.arange(len(spoken)), spoken] = -0.01
-    return rows
 
 
 def _kinds(decoder: Any) -> Iterator[Callable[[], BoostsLike]]:
@@ -461,6 +448,20 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         backend: Any = self._backend
         return backend.memory_plan(num_utterances, num_frames, self.options)
 
+    def made_up_input(self) -> np.ndarray:
+        """Log-probs of a word of the vocabulary, [T, V], to warm up with."""
+        vocabulary = self.vocabulary
+        prons, blank = vocabulary.pronunciations, vocabulary.tokens.blank
+        has_words = len(prons.splits) > 1
+        tokens = prons.tokens[: prons.splits[1]].tolist() if has_words else []
+        between = list(vocabulary.separators[:1])
+        spoken = [blank]
+        for token in (*between, *tokens, *between):
+            spoken += [token, blank]
+        rows = np.full((len(spoken), self.num_tokens), -12, np.float32)
+        rows[np.arange(len(spoken)), spoken] = -0.01
+        return rows
+
     def warm_up(
         self,
         boosts: BoostsLike = None,
@@ -497,6 +498,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def records_lattices(self) -> bool:
         """Whether `decode_lattice` gives any, for some options."""
         return LATTICES in self._backend.can
+
+    @property
+    def has_nbest(self) -> bool:
+        """Whether it finds several hypotheses, by which words get confidences."""
+        return self._nbest_from is not None
 
     @property
     def nbest_of_lattices(self) -> bool:

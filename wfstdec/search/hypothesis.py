@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -247,6 +248,22 @@ class Hypothesis(HasWords):
         pairs = zip(self.words, confidences, strict=True)
         words = tuple(word._replace(confidence=float(sure)) for word, sure in pairs)
         return replace(self, words=words)
+
+    def with_posteriors(self, others: Sequence[Self], scale: float = 1.0) -> Self:
+        """A copy whose words have the probability of the texts that have them too.
+
+        `others`: the n-best list that it is the best of. `scale`: multiplies costs.
+        """
+        costs = scale * np.array([one.total_cost for one in others])
+        weights = np.exp(costs.min() - costs)
+        words = [word.text for word in self.words]
+        sure = np.zeros(len(words))
+        for weight, one in zip(weights / weights.sum(), others, strict=True):
+            theirs = [word.text for word in one.words]
+            blocks = SequenceMatcher(None, words, theirs, autojunk=False)
+            for first, _, size in blocks.get_matching_blocks():
+                sure[first : first + size] += weight
+        return self.with_confidences(np.minimum(sure, 1.0).tolist())
 
     def later_by(self, offset_s: float) -> Self:
         """A copy with all times later by some seconds; frames stay as they are."""

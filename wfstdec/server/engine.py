@@ -32,7 +32,7 @@ from prometheus_client.exposition import choose_encoder
 
 from wfstdec.errors import InputError, LimitError, ModelError
 from wfstdec.models.encoder import Encoder
-from wfstdec.search.decoder import Decoder, one_word
+from wfstdec.search.decoder import Decoder
 from wfstdec.search.sessions import SessionId
 from wfstdec.server.limits import Limits
 from wfstdec.server.stream import (
@@ -140,7 +140,7 @@ class Engine:
             decoder, sessions = shared.decoder, shared.sessions
             decoder.warm_up(lattices=shared.records)
             session = sessions.open(shared.no_boosts)
-            rows = one_word(decoder.vocabulary, decoder.num_tokens)
+            rows = decoder.made_up_input()
             sessions.advance({session: rows})
             sessions.partial(session)
             _ = shared.close_session(session)[0].text

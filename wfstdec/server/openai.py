@@ -401,7 +401,7 @@ def _transcribe(
 ) -> Answer:
     began, decoder = time.monotonic(), service.decoder
     reading = None
-    if decoder.records_lattices:
+    if decoder.has_nbest:
         if request.nbest > 1 or request.confidence:
             reading = LatticeReading(request.nbest, request.confidence)
     elif request.nbest > 1:

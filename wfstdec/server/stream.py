@@ -189,14 +189,16 @@ class EngineResources:
         self.encoder = cuts.chunked(model)
         # Finals are read from the first pass; else an utterance is encoded again.
         self.one_pass = self.encoder is model
-        self._from_lattice = confidence
         self._from_list = not confidence and nbest > 1
         if self._from_list:
             if decoder.options.nbest != nbest:
                 decoder = decoder.with_options(nbest=nbest)
             decoder.decode_nbest([])  # raises where there are no lists
         self.decoder = decoder
-        self.records = confidence or (self._from_list and decoder.nbest_of_lattices)
+        self._confidence = confidence
+        self.records = (confidence and decoder.records_lattices) or (
+            self._from_list and decoder.nbest_of_lattices
+        )
         self._reading = LatticeReading(nbest=nbest, confidence=True)
         self.sessions = decoder.sessions(lattices=self.records)
         self.no_boosts = decoder.compile_boosts(None)
@@ -238,9 +240,9 @@ class EngineResources:
                 found = self.close_session(piece.first_pass)
             else:
                 rows = self._model.encode([piece.waveform])
-                how = self._from_list, self._from_lattice
+                how = self._from_list, self._confidence
                 [found] = search_all(self.decoder, rows, [piece.boosts], *how)
-                if self._from_lattice:
+                if self._confidence:
                     found = self._reading("", found)
             _ = found[0].words  # made here, not in a round
             return found
@@ -252,8 +254,13 @@ class EngineResources:
 
     def close_session(self, session: SessionId) -> list[Hypothesis]:
         """Close a session; its hypotheses, best first."""
-        if self._from_lattice:
-            return self._reading(str(session), self.sessions.close_lattice(session))
+        if self._confidence:
+            found: Any
+            if self.records:
+                found = self.sessions.close_lattice(session)
+            else:
+                found = self.sessions.close_nbest(session)
+            return self._reading(str(session), found)
         if self._from_list:
             return self.sessions.close_nbest(session)
         return [self.sessions.close(session)]

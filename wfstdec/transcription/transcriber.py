@@ -222,7 +222,7 @@ class Transcriber:
     def _read(self, piece: Encoded, found: Any) -> Any:
         """Hypotheses of a lattice: late, since what reads it may keep it."""
         read = reading_and_keeping(self._lattices, self.keep)
-        if read is None or not isinstance(found, Lattice):
+        if read is None or isinstance(found, InputError) or piece.logprobs is None:
             return found
         try:
             return read(self._name(piece), found)
