@@ -278,7 +278,7 @@ class AttentionDecoder(ModelDecoder):
         InputError: One of its subclasses, for what does not fit the model.
     """
 
-    family = "attention"
+    family, can_stream = "attention", False
     options: AttentionOptions
     _backend: AttentionBackend
 

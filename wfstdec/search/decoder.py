@@ -97,6 +97,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     _nbest_from: ClassVar[Literal["search", "lattice"] | None] = None
     # Of the models whose output it decodes; as `EncoderSpec.family`.
     family: ClassVar[str] = "ctc"
+    can_stream: ClassVar[bool] = True  # whether sessions take frames as they come
     phrase_options: ClassVar[PhraseOptions] = PhraseOptions()
     vocabulary: Vocabulary  # set by each kind of decoder
 
@@ -484,6 +485,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             BoostError: The boosts are wrong.
         """
         lattices = lattices and self.records_lattices
+        sessions = sessions and self.can_stream
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of words that are made up
             _run(self, None, lattices, sessions)

@@ -139,6 +139,9 @@ class Engine:
             shared = self._resources
             decoder, sessions = shared.decoder, shared.sessions
             decoder.warm_up(lattices=shared.records)
+            if not decoder.can_stream:
+                self._run_noise()
+                return
             session = sessions.open(shared.no_boosts)
             rows = decoder.made_up_input()
             sessions.advance({session: rows})

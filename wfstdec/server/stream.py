@@ -39,6 +39,7 @@ from wfstdec.search.hypothesis import Hypothesis, Partial, Word
 from wfstdec.search.options import CheckedOptions
 from wfstdec.search.sessions import SessionId
 from wfstdec.server.audio import open_bytes
+from wfstdec.transcription.pauses import first_pass
 from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter, join, shifted
 from wfstdec.transcription.transcriber import STREAM_CUTS, check_fit
 
@@ -186,9 +187,6 @@ class EngineResources:
     ) -> None:
         check_fit(model, decoder)
         self._model, self.spec, self.cuts = model, model.spec, cuts
-        self.encoder = cuts.chunked(model)
-        # Finals are read from the first pass; else an utterance is encoded again.
-        self.one_pass = self.encoder is model
         self._from_list = not confidence and nbest > 1
         if self._from_list:
             if decoder.options.nbest != nbest:
@@ -200,7 +198,10 @@ class EngineResources:
             self._from_list and decoder.nbest_of_lattices
         )
         self._reading = LatticeReading(nbest=nbest, confidence=True)
-        self.sessions = decoder.sessions(lattices=self.records)
+        how: Any = {"lattices": self.records}
+        self.encoder, self.sessions = first_pass(model, decoder, cuts, **how)
+        # Finals are read from the first pass; else an utterance is encoded again.
+        self.one_pass = self.encoder is model
         self.no_boosts = decoder.compile_boosts(None)
         self.workers = workers or len(os.sched_getaffinity(0))
         # Apart: neither a long list nor a long utterance may keep rounds waiting.
@@ -567,7 +568,7 @@ class Stream:
             self._put_words(settled, start, settled_end, end, is_final=True)
             self._last_frame = settled_end
             self._shown = ()
-        if settings.interims:
+        if settings.interims and self._resources.decoder.can_stream:
             rest = partial.words[self._num_final :]
             texts = tuple(word.text for word in rest)
             # Interims with the same words would only fill the client's queue.

@@ -32,6 +32,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import AudioError, InputError
 from wfstdec.models.encoder import Encoder, StreamingEncoder
 from wfstdec.search.decoder import Decoder
+from wfstdec.transcription.pauses import first_pass
 from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter
 
 _AHEAD = 2  # pieces that may wait for the decoder, for each worker
@@ -97,7 +98,11 @@ class Encoding:
         self._model, self._cuts, self._audio = model, cuts, audio
         self._wants_rows = rows
         self._streams = isinstance(model, StreamingEncoder)
-        self._sessions = decoder.sessions()
+        self._first_pass: Any = model if self._streams else None
+        if decoder.can_stream:
+            self._sessions: Any = decoder.sessions()
+        else:
+            self._first_pass, self._sessions = first_pass(model, decoder, cuts)
         self._workers = workers or len(os.sched_getaffinity(0))
         # Seconds of all workers, added up; windows included.
         self._lock, self.encode_s = threading.Lock(), 0.0
@@ -165,7 +170,7 @@ class Encoding:
         how: Any = {"boosts": recording.boosts, "one_pass": self._streams}
         cutter = PieceCutter(self._sessions, self._cuts, spec, **how)
         blocks = map(cutter.push_audio, blocks)
-        rows = self._stream(blocks) if self._streams else self._windows(blocks, pool)
+        rows = self._stream(blocks) if self._first_pass else self._windows(blocks, pool)
         with contextlib.closing(cutter):
             for some in rows:
                 cutter.push_rows(some)
@@ -174,8 +179,8 @@ class Encoding:
                 yield piece
 
     def _stream(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Log-probs of a streaming encoder."""
-        model: Any = self._model
+        """Log-probs of a streaming encoder, or levels of the audio."""
+        model: Any = self._first_pass
         state = model.start()
         for block in blocks:
             yield model.step([state], [block], [False])[0]

@@ -47,6 +47,7 @@ from wfstdec.transcription.encoding import (
     Part,
     Recording,
 )
+from wfstdec.transcription.pauses import first_pass
 from wfstdec.transcription.pieces import (
     CutOptions,
     Piece,
@@ -291,10 +292,10 @@ class Stream:
         self, model: Encoder, decoder: Decoder, cuts: CutOptions, boosts: BoostsLike
     ) -> None:
         self._model, self._decoder, self._boosts = model, decoder, boosts
-        self._encoder = cuts.chunked(model)
+        self._encoder, sessions = first_pass(model, decoder, cuts)
         self._state = self._encoder.start()
         how: Any = {"boosts": boosts, "one_pass": self._encoder is model}
-        self._cutter = PieceCutter(decoder.sessions(), cuts, model.spec, **how)
+        self._cutter = PieceCutter(sessions, cuts, model.spec, **how)
 
     @property
     def partial(self) -> Partial:
