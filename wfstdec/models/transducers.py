@@ -203,37 +203,44 @@ class _WithJoiner:
 
     def predict(self, columns: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         rows, known = state.numpy(), self._known
-        found = [known.get(row.tobytes()) for row in rows]
-        if any(one is None for one in found):
+        keys = [row.tobytes() for row in rows]
+        if any(key not in known for key in keys):
             frames = np.zeros((len(rows), self.frame_dim or 1), np.float32)
-            behind = self._run(frames, rows)[1]
-        else:
-            behind = np.array(found).reshape(len(rows), -1)
+            known = self._run(frames, rows)[1]
+        behind = np.array([known[key] for key in keys]).reshape(len(rows), -1)
         labels = columns[:, None].numpy().astype(np.float32)
         g = torch.from_numpy(np.concatenate([labels, behind], 1))
         return g, g
 
     def join(self, frames: np.ndarray, g: Tensor) -> np.ndarray:
-        rows = g.numpy()
-        logits, behind = self._run(frames, rows)
         # Another dict, not a changed one: other threads may read the last.
-        keys = (row.tobytes() for row in rows)
-        self._known = dict(zip(keys, behind, strict=True))
+        logits, self._known = self._run(frames, g.numpy())
         return logits
 
     def _run(
         self, frames: np.ndarray, rows: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The logits, and the states behind the labels, a row each."""
+    ) -> tuple[np.ndarray, dict[bytes, np.ndarray]]:
+        """The logits of frames with rows of g, and the states behind each g."""
+        # A g goes through the predictor once, with all of its frames.
+        places: dict[bytes, list[int]] = {}
+        for i, row in enumerate(rows):
+            places.setdefault(row.tobytes(), []).append(i)
+        each = list(places.values())
+        first, most = [one[0] for one in each], max(map(len, each), default=0)
+        at = np.array([one + one[:1] * (most - len(one)) for one in each], np.int64)
+        some = rows[first]
         spans = zip(self._ends, self._ends[1:], self._shapes, strict=False)
         states = [
-            _layers_first(rows[:, first:end].reshape(-1, *shape))
+            _layers_first(some[:, first:end].reshape(-1, *shape))
             for first, end, shape in spans
         ]
-        labels = rows[:, :1].astype(np.int64)
-        logits, *new = run_parts(self._session, [frames, *states], labels)
-        behind = [_layers_first(one).reshape(len(rows), -1) for one in new]
-        return logits.reshape(len(rows), -1), np.concatenate(behind, 1)
+        given = frames[at.reshape(len(each), most)].transpose(0, 2, 1)
+        labels = some[:, :1].astype(np.int64)
+        outputs, *new = run_parts(self._session, [given, *states], labels)
+        logits = np.empty((len(rows), outputs.shape[-1]), np.float32)
+        logits[at.ravel()] = outputs.reshape(at.size, -1)
+        behind = [_layers_first(one).reshape(len(each), -1) for one in new]
+        return logits, dict(zip(places, np.concatenate(behind, 1), strict=True))
 
 
 def _predictor_of(decoder: Any, joiner: Any, blank: int) -> Any:

@@ -17,7 +17,7 @@ from torch import Tensor
 from wfstdec.jit.records import longer, record
 from wfstdec.transducer.beam import LEAST_ROWS, Beam, Source
 from wfstdec.transducer.model import leaves, tree_map
-from wfstdec.transducer.pricing import NO_ROWS, Pricer, in_floats
+from wfstdec.transducer.pricing import NO_ROWS, Pricer, in_floats, normalized
 
 NONE = -1
 """No node, no slot, no token: the blank."""
@@ -215,7 +215,7 @@ class Joiner:
         logprobs, lasts = in_floats(self._model.join(frames, g))
         if lasts is not None:
             lasts = lasts.to(logprobs.dtype)
-            blank_lasts = torch.log_softmax(lasts[:, pricer.takes_time], 1)
+            blank_lasts = normalized(lasts[:, pricer.takes_time])
         numbers = logprobs.numpy()
         weight, paid = pricer.blank_weight, pricer.options.token_insertion
         weights = np.array([weight, paid, 1 + weight, 1, -np.inf], numbers.dtype)

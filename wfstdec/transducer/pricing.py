@@ -102,6 +102,11 @@ class Priced(NamedTuple):
         return self.own if self.gains is None else self.own + self.gains
 
 
+def normalized(rows: Tensor) -> Tensor:
+    """Log-softmax of rows [N, E]; torch's own shares few rows out among threads."""
+    return rows - torch.logsumexp(rows, 1, keepdim=True)
+
+
 class Choices(NamedTuple):
     """W symbols for each of N hypotheses; those of the blank come first."""
 
@@ -158,7 +163,7 @@ class Pricer:
         # NaN is not less than anything: it is found too.
         is_good = (logprobs < _INF).all(1)
         if durations is not None:
-            extra = torch.log_softmax(durations[:, self.takes_time], 1)
+            extra = normalized(durations[:, self.takes_time])
             blank_model, scored = blank_model + extra, scored + extra
             is_good = is_good & (durations < _INF).all(1)
         return Priced(
