@@ -32,9 +32,11 @@ def test_silence_adds_nothing_to_a_session(backend):
         assert sessions.partial(session) is partial
         if backend == "cpu":
             nodes = int(search.state.value.progress["nodes"][0]) - 1
+            history = search.state.value.history
         else:
             nodes = int(search.utterances[0]["trace_count"])
-        kept.add((nodes, len(search._history.state[1])))
+            history = search._history.paths
+        kept.add((nodes, int(history.progress["events"][0])))
     assert partial.silent_frames == 2000
     assert kept == {(2, 2)}
     assert sessions.close(session).text == "A"

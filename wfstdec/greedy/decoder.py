@@ -62,7 +62,14 @@ from wfstdec.lm.kernels import row as row_of
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.backend import make_backend
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.logprobs import Pricing, penalised, pricing_of, scaled
+from wfstdec.search.logprobs import (
+    Pricing,
+    count_numbers,
+    penalised,
+    pricing_of,
+    scaled,
+    with_numbers_checked,
+)
 from wfstdec.search.paths.hypotheses import LmCosts, Reader
 from wfstdec.search.paths.tokens import (
     PATH_END,
@@ -265,6 +272,7 @@ class CpuBackend(HostBackend):
     """The greedy search on the CPU, of a language model, V and the blank."""
 
     can = frozenset()
+    checks_numbers = True
     search: type[Any] = CpuSearch
 
     def __init__(self, searched: tuple[Automaton, int, int]) -> None:
@@ -313,11 +321,16 @@ class CpuBackend(HostBackend):
         room = sum(map(len, utterances))
         state = Handle(_new_state(search.value, self._num_tokens, num, room))
         given, at, behind, cut = filled_up(utterances), np.zeros(3, np.int64), 0, 0
+        names = names or range(num)
         tokens = state.value.progress["tokens"]
         while behind < num or cut:
             now, behind, cut, frames = stretch(given, num, at, pace.frames)
             began = time.perf_counter()
-            advance_group(search, state, now, behind, at)
+            while not advance_group(search, state, now, behind, at):
+                i = int(at[0])
+                checked = with_numbers_checked(given[i], names[i])
+                given = *given[:i], checked, *given[i + 1 :]
+                now = *now[:i], checked[: len(now[i])], *now[i + 1 :]
             pace.note(frames, time.perf_counter() - began)
             if cut:  # not ended: the next call continues
                 at[:] = behind - 1, cut, at[2] - tokens[behind - 1]
@@ -329,17 +342,24 @@ class CpuBackend(HostBackend):
 def advance_group(search, state, utterances, num, at):
     """Pass utterances through their frames, one after another.
 
+    False where the next one has numbers that are wrong or too small.
+
     `at`: int64 [3], the utterance and frame to begin or resume at, and the tokens of
     those before it.
     """
     search, state = opened(search), opened(state)
     for i in range(at[0], num):
+        rows = utterances[i]
+        good, masked = count_numbers(rows[at[1] :])
+        if good < rows[at[1] :].size or masked:
+            return False
         one = UtteranceState(
             *(state.progress[i : i + 1], state.tokens[at[2] :]),
             *(state.lm_cost, state.boost_cost, state.lm_next, state.boost_next),
         )
-        _advance(search, one, utterances[i], at[1])
+        _advance(search, one, rows, at[1])
         at[0], at[1], at[2] = i + 1, 0, at[2] + state.progress[i].tokens
+    return True
 
 
 @kernel

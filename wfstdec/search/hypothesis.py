@@ -194,7 +194,7 @@ class Hypothesis(HasWords):
         if source is not None and name in self.__dataclass_fields__:
             batch, path = source
             known |= batch.fields(path, name)  # by two threads: the same twice
-            if all(field in known for field in self.__dataclass_fields__):
+            if self.__dataclass_fields__.keys() <= known.keys():
                 known.pop("_source", None)
         if name in known:
             return known[name]

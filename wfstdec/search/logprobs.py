@@ -10,7 +10,7 @@ import numpy as np
 from numpy import float32
 
 from wfstdec.errors import LogprobError, LogprobWarning, ShapeError
-from wfstdec.jit import inlined, jit, kernel
+from wfstdec.jit import inlined, kernel
 
 MAX_LOGPROB = np.float32(1e20)
 """Larger log-probs are errors, and those below the negative are -inf: so that costs are
@@ -125,7 +125,7 @@ def _as_float(
 
 def with_numbers_checked(rows: np.ndarray, i: int | str) -> np.ndarray:
     """The rows of utterance `i`, those too small as -inf; raises for the others."""
-    good, masked = _count(rows)
+    good, masked = count_numbers(rows)
     if good < rows.size:
         frame = int(np.flatnonzero(~(rows <= MAX_LOGPROB).all(axis=1))[0])
         raise bad_logprob(i, frame, rows[frame])
@@ -137,8 +137,8 @@ def with_numbers_checked(rows: np.ndarray, i: int | str) -> np.ndarray:
 _PART, _NONE = 1 << 16, np.int32(0)  # counted in 32 bits, which is faster
 
 
-@jit
-def _count(rows):
+@kernel
+def count_numbers(rows):
     """Count the numbers that are no errors, and those that become -inf."""
     numbers = rows.reshape(-1)
     good, masked = 0, 0
@@ -154,7 +154,8 @@ def _count(rows):
 def _doubt_probabilities(utterances: list[np.ndarray]) -> None:
     """Warn where a whole utterance has nothing below 0."""
     first = next((used for used in utterances if used.size), None)
-    if first is None or first[0, 0] < 0:  # most end here: a minimum takes longer
+    # Most end here: a minimum takes longer. One token may have a probability of 1.
+    if first is None or first[0, 0] < 0 or first[0, -1] < 0:
         return
     if first.min() >= 0 and first.max() > 0:
         found = "in 0 to 1" if first.max() <= 1 else "above 0"

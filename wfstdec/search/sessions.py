@@ -175,20 +175,32 @@ class Sessions:
         """
         with self._lock:
             found = list(map(self._find, sessions))
-            if any(one.partial is None for one in found):
+            groups: dict[Any, dict[SessionId, _Session]] = {}  # read together
+            for session, one in zip(sessions, found, strict=True):
+                if one.partial is None:
+                    kind = id(getattr(one.search, "kind", one)), id(one.reader.cutter)
+                    groups.setdefault(kind, {})[session] = one
+            if groups:
                 with DeferredSignals():
-                    for session, one in zip(sessions, found, strict=True):
-                        if one.partial is None:
-                            self._look(session, one)
+                    for group in groups.values():
+                        self._look(group)
             return [one.partial for one in found if one.partial is not None]
 
-    def _look(self, name: SessionId, session: _Session) -> None:
-        with naming(name):
-            partial = session.reader.partial(session.search)
-        if session.offset_s:
-            words = (word_later_by(word, session.offset_s) for word in partial.words)
-            partial = replace(partial, words=tuple(words))
-        session.partial = partial
+    def _look(self, sessions: dict[SessionId, _Session]) -> None:
+        """Read partial results of searches of one kind."""
+        group = list(sessions.values())
+        try:
+            partials = Reader.partials(
+                [one.reader for one in group], [one.search for one in group]
+            )
+        except Exception:
+            with naming(next(iter(sessions))):
+                raise
+        for one, partial in zip(group, partials, strict=True):
+            if one.offset_s:
+                words = (word_later_by(word, one.offset_s) for word in partial.words)
+                partial = replace(partial, words=tuple(words))
+            one.partial = partial
 
     def close(self, session: SessionId) -> Hypothesis:
         """End a session and return its best hypothesis.

@@ -207,6 +207,9 @@ class Workers:
         self, function: Callable[[_Given], _Item], items: Sequence[_Given]
     ) -> list[_Item]:
         """Call for every item; results in order. Not for several threads at once."""
+        if len(items) == 1:
+            with DeferredSignals():
+                return [function(items[0])]
         results: dict[int, _Item] = {}
         left = iter(range(len(items)))  # all threads take from it
         with DeferredSignals() as held:
@@ -255,6 +258,8 @@ class HostBackend(ABC):
     """A backend whose searches run on the host, a group of utterances in a thread."""
 
     can = frozenset({LATTICES, SESSION_LATTICES})
+    checks_numbers = False
+    """Whether `decode_group` checks numbers of log-probs: they are read once then."""
 
     def __init__(self, num_tokens: int, searched: Any = None) -> None:
         self._num_tokens, self._searched = num_tokens, searched
@@ -292,7 +297,9 @@ class HostBackend(ABC):
         groups = groups_of(lengths, boosts, workers.threads, most)
 
         def decode_some(group: list[int]) -> list[Any]:
-            rows = [with_numbers_checked(utterances[i], i) for i in group]
+            rows = [utterances[i] for i in group]
+            if record or not self.checks_numbers:
+                rows = list(map(with_numbers_checked, rows, group))
             given = rows, options, boosts[group[0]]
             if not record:
                 found: Any = self.decode_group(*given, workers.pace, group)
@@ -397,7 +404,7 @@ def _freeze(tables: Any) -> None:
 
 def longest_first(lengths: Sequence[int]) -> list[int]:
     """Positions of lengths, the longest first."""
-    return sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    return sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
 
 
 def groups_of(

@@ -8,8 +8,11 @@ tuples are made when they are asked for. Of a search under way, settled words ar
 once.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -85,8 +88,9 @@ class Reader(Generic[_Found]):
     ) -> list[Hypothesis]:
         """Read paths, of the reader's boosts if none are given."""
         given, joined = boosts or [self.boosts] * len(paths), Paths.of(paths)
-        words = self.cutter.cut(joined, self.frame_shift_s)
-        batch = PathBatch(self, paths, given, words, joined)
+        batch = PathBatch(self, paths, given, joined)
+        if not self.cutter.cuts_bare_tokens:  # texts of these need no words
+            _ = batch.words
         found = [Hypothesis.on_demand(batch, i) for i in range(len(paths))]
         died = joined.ends["died_at_frame"]
         for i in np.flatnonzero(died >= 0).tolist():
@@ -102,16 +106,47 @@ class Reader(Generic[_Found]):
         settled, self._cut, others, end = self.cutter.partial(
             look, self._cut, self.frame_shift_s
         )
+        return self._partial(
+            settled, others, look.num_labels, look.num_frames, end, look.final_cost
+        )
+
+    @staticmethod
+    def partials(readers: Sequence[Reader], searches: Sequence[Any]) -> list[Partial]:
+        """`partial` of searches of one `kind` with one cutter, or of one search."""
+        first, search = readers[0], searches[0]
+        if not hasattr(search, "kind"):
+            return [first.partial(search)]
+        words, looks = search.look_together(searches, first.cutter, first.frame_shift_s)
+        timed, at, found = first.cutter.timed_all(words), 0, []
+        for reader, (count, hold, *rest) in zip(readers, looks.tolist(), strict=True):
+            held, behind = at + hold, at + count
+            found.append(reader._partial(timed[at:held], timed[held:behind], *rest))
+            at = behind
+        return found
+
+    def _partial(
+        self,
+        settled: list[Word],
+        others: list[Word],
+        num_labels: int,
+        num_frames: int,
+        end: int,
+        final_cost: float,
+    ) -> Partial:
+        """Join words settled since the last look and others.
+
+        `end`: of the last token of `others`, or 0.
+        """
         self._settled += settled
         if not end and self._settled:
             end = self._settled[-1].end_frame
         return Partial(
             words=(*self._settled, *others),
-            num_settled=max(look.num_labels, len(self._settled)),
+            num_settled=max(num_labels, len(self._settled)),
             num_timed=len(self._settled),
-            num_frames=look.num_frames,
-            silent_frames=look.num_frames - end,
-            final_cost=look.final_cost,
+            num_frames=num_frames,
+            silent_frames=num_frames - end,
+            final_cost=final_cost,
         )
 
     def nbest(self, found: Any, num: int | None) -> list[Hypothesis]:
@@ -186,17 +221,37 @@ class LmCosts(NamedTuple):
             return lm.total(labels, complete=path.reached_final)
 
 
-class PathBatch(NamedTuple):
+class PathBatch:
     """Paths that were found together, cut into words; see `Hypothesis.on_demand`."""
 
-    reader: Reader
-    paths: Sequence[Path]
-    boosts: Sequence[Any]
-    words: Words
-    joined: Paths  # the same paths
+    def __init__(
+        self,
+        reader: Reader,
+        paths: Sequence[Path],
+        boosts: Sequence[Any],
+        joined: Paths,  # the same paths
+    ) -> None:
+        self.reader, self.paths, self.boosts, self.joined = (
+            reader,
+            paths,
+            boosts,
+            joined,
+        )
+
+    @cached_property
+    def words(self) -> Words:
+        """The words of all paths."""
+        return self.reader.cutter.cut(self.joined, self.reader.frame_shift_s)
+
+    @cached_property
+    def texts(self) -> list[str] | None:
+        """The texts of all paths, where they need no words."""
+        return self.reader.cutter.texts(self.joined)
 
     def text(self, i: int) -> str:
         """The text of path `i`."""
+        if self.texts is not None:
+            return self.texts[i]
         return " ".join(self.reader.cutter.read(self.words, i)[0])
 
     def fields(self, i: int, name: str) -> dict[str, Any]:
@@ -205,9 +260,11 @@ class PathBatch(NamedTuple):
         if name == "words":
             return {"words": tuple(reader.cutter.timed(self.words, i))}
         if name in ("token_ids", "token_frames"):
-            tokens = self.joined.tokens(i)
-            frames = tuple(tokens.start.tolist()), tuple(tokens.end.tolist())
-            return {"token_ids": tuple(tokens.token.tolist()), "token_frames": frames}
+            first, end = self.joined.token_splits[i : i + 2].tolist()
+            token, *frames = [x[first:end] for x in self.joined.columns[:3]]
+            if name == "token_ids":
+                return {name: tuple(token.tolist())}
+            return {name: tuple([tuple(x.tolist()) for x in frames])}
         path = self.paths[i]
         if name in CostAccount._fields:
             counted = reader.cutter.counted(self.words, i)

@@ -11,8 +11,9 @@ from numpy import uint32
 
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.jit import inlined, jit, read_only
-from wfstdec.jit.arrays import copy_rows, first_equal, longer
+from wfstdec.jit import inlined, jit, kernel, read_only
+from wfstdec.jit.arrays import copy_rows, first_equal
+from wfstdec.jit.records import longer as with_rows
 from wfstdec.jit.records import record
 from wfstdec.search.paths.tokens import (
     PATH_END,
@@ -47,12 +48,6 @@ class Rule(NamedTuple):
     blank: np.uint32  # its ilabel
     marks_repeats: bool
     oov: np.ndarray  # ARC [A']: arcs from number A on
-
-
-@jit
-def new_events(count):
-    """EVENT [count], not filled in."""
-    return np.empty(count, EVENT)
 
 
 @jit
@@ -106,18 +101,68 @@ def write_event(event, previous, begins, word, frame, end):
     event.frame, event.end = frame, end
 
 
+@inlined
+def extend(rule, arc, tip, events, num_events):
+    """Extend a path by an arc, but for the acoustic cost; how many events there are."""
+    tokens, passed, end = np.int64(tip.tokens), np.int64(tip.frame), np.int64(tip.end)
+    begins, word, tip.label, tip.tokens, tip.frame, tip.end = pass_arc(
+        rule, arc, uint32(tip.label), tokens, passed, end
+    )
+    tip.graph += np.float64(arc.cost)
+    if begins != uint32(0) or word != uint32(0):
+        write_event(events[num_events], tip.event, begins, word, tip.frame, end)
+        tip.event = num_events
+        num_events += 1
+    return num_events
+
+
+HISTORY = record(
+    "i8 events tips settled tokens labels whole first tokens_before labels_before",
+    "i8 cut_tokens cut_labels lost",
+    "f8 cut_cost",
+)
+"""Events and tips; settled events, their tokens and labels, and how many of the tokens
+have settled ends; the first event that the last look has read, and what is before it;
+tokens and labels that are cut into words, and the rest of a `CutPoint`."""
+
+
+class Events(NamedTuple):
+    """Paths of one utterance; arrays are longer than what is in them."""
+
+    progress: np.ndarray  # HISTORY [1]
+    settled: np.ndarray  # EVENT: what all paths begin with
+    events: np.ndarray  # EVENT: what only some have
+    tips: np.ndarray  # TIP
+
+
+@kernel
+def clear(history, blank, first_frame):
+    """Begin an utterance: one path, before any token."""
+    now, tip = history.progress[0], history.tips[0]
+    now.events = now.settled = now.tokens = now.labels = now.whole = 0
+    now.first = now.tokens_before = now.labels_before = 0
+    now.cut_tokens = now.cut_labels = now.lost = 0
+    tip.event, tip.tokens, tip.label = -1, 0, blank
+    tip.frame, tip.end, tip.graph, tip.acoustic = first_frame, 0, 0.0, 0.0
+    now.tips, now.cut_cost = 1, 0.0
+
+
 @jit
-def fold_trace(rule, frontier, trace, count, tips, events):
-    """The tips of a frontier's entries, and all events; see `History.fold`."""
+def room_needed(history, nodes, tips):
+    """Lengths of the arrays, so that a trace of some nodes can be folded."""
+    now = history.progress[0]
+    return now.settled + now.events + nodes, now.events + nodes, tips
+
+
+@jit
+def fold_trace(rule, frontier, trace, count, history):
+    """Fold a trace into the paths of a frontier's entries; see `History.fold`."""
     # Within a frame a node may precede its predecessor. Few nodes lead to the frontier:
     # only these have states.
-    none = uint32(NONE)
+    none, tips, events = uint32(NONE), history.tips, history.events
     number = np.full(count, -1, np.int32)  # where `states` has a node
-    waiting = np.empty(count, np.int32)
-    states, num_states = new_tips(1024), 0
-    num_events = len(events)
-    room = new_events(num_events + 256)
-    copy_rows(events, room)
+    waiting, states = np.empty(count, np.int32), new_tips(count)
+    num_states, num_events = 0, history.progress[0].events
     for i in range(len(frontier)):
         # Back to a node whose state is known, then forwards again.
         at, depth = np.int64(frontier[i].node), 0
@@ -125,8 +170,6 @@ def fold_trace(rule, frontier, trace, count, tips, events):
             waiting[depth] = at
             depth += 1
             at = np.int64(trace[at].previous)
-        if num_states + depth + 1 > len(states):
-            states = longer(states, num_states + depth + 1)
         if number[at] < 0:
             states[num_states] = tips[np.int64(trace[at].acoustic)]
             number[at] = num_states
@@ -137,21 +180,8 @@ def fold_trace(rule, frontier, trace, count, tips, events):
             at = np.int64(waiting[depth])
             states[num_states] = states[before]
             one, arc = states[num_states], arc_of(rule, np.int64(trace[at].arc))
-            tokens, frame = np.int64(one.tokens), np.int64(one.frame)
-            old_end = np.int64(one.end)
-            begins, word, one.label, one.tokens, one.frame, one.end = pass_arc(
-                rule, arc, uint32(one.label), tokens, frame, old_end
-            )
-            one.graph += np.float64(arc.cost)
             one.acoustic += np.float64(trace[at].acoustic)
-            if begins != uint32(0) or word != uint32(0):
-                if num_events == len(room):
-                    room = longer(room, num_events + 1)
-                write_event(
-                    room[num_events], one.event, begins, word, one.frame, old_end
-                )
-                one.event = num_events
-                num_events += 1
+            num_events = extend(rule, arc, one, events, num_events)
             number[at] = before = num_states
             num_states += 1
     folded = new_tips(len(frontier))
@@ -162,15 +192,13 @@ def fold_trace(rule, frontier, trace, count, tips, events):
         trace[i].previous, trace[i].arc = none, none
         trace[i].acoustic = np.float32(i)
         frontier[i].node = uint32(i)
-    return folded, room[:num_events]
+    settle_events(history, folded, num_events)
 
 
 @jit
-def settle_events(progress, tips, events, settled):
-    """Move the events of all tips to the settled ones; tips are renumbered.
-
-    Returns the settled events, longer where there was no room, and the others.
-    """
+def settle_events(history, tips, count):
+    """Keep tips and the first events; move those of all tips to the settled ones."""
+    events = history.events[:count]
     first = first_equal(
         *(events["previous"], events["ilabel"], events["olabel"]),
         *(events["frame"], events["end"]),
@@ -184,9 +212,7 @@ def settle_events(progress, tips, events, settled):
         if events[e].previous >= 0:
             through[events[e].previous] += through[e]
     number = np.full(len(events) + 1, -1, np.int32)  # the last one stands for -1
-    now, kept = progress[0], 0
-    if now.settled + len(events) > len(settled):
-        settled = longer(settled, now.settled + len(events))
+    now, kept, settled = history.progress[0], 0, history.settled
     for e in range(len(events)):
         if through[e] == len(tips):
             settled[now.settled] = events[e]
@@ -195,25 +221,24 @@ def settle_events(progress, tips, events, settled):
             now.labels += np.int64(events[e].olabel != uint32(0))
         elif through[e] > 0:
             number[e] = kept
+            events[kept] = events[e]
+            events[kept].previous = number[events[e].previous]
             kept += 1
-    others = new_events(kept)
-    for e in range(len(events)):
-        if number[e] >= 0:
-            others[number[e]] = events[e]
-            others[number[e]].previous = number[events[e].previous]
+    now.events, now.tips = kept, len(tips)
     end, ends = tips[0].end, True  # whether the end of the last token is settled
     for i in range(len(tips)):
         tips[i].event = number[tips[i].event]
         if tips[i].event >= 0 or tips[i].end != end or tips[i].frame == end:
             ends = False
+        history.tips[i] = tips[i]
     now.whole = now.tokens - np.int64(now.tokens > 0 and not ends)
-    return settled, others
 
 
 @jit
-def read_from(since, rule, progress, settled, events, tips, root):
+def read_from(since, rule, history, root):
     """The tokens and words of a tip since the given ones; see `PartialPath`."""
-    now, tip = progress[0], tips[root : root + 1]
+    now, tip = history.progress[0], history.tips[root : root + 1]
+    settled, events = history.settled, history.events
     if since[0] < now.tokens_before or since[1] < now.labels_before:
         now.first = now.tokens_before = now.labels_before = 0
     while now.first < now.settled:  # what was read for the last time
@@ -244,7 +269,7 @@ def read_histories(rule, settled, events, tips, steps, ends, skip):
             length += 1
             e = np.int64(events[e].previous)
         total, most = total + length + shared, max(most, length)
-    chain = new_events(most + shared)
+    chain = np.empty(most + shared, EVENT)
     copy_rows(settled, chain)
     token, start = np.empty(total, np.int32), np.empty(total, np.int32)
     end, word = np.empty(total, np.int32), np.empty(total, np.int32)
@@ -303,21 +328,28 @@ def rule_of(graph: PackedGraph) -> Rule:
     return Rule(graph.arcs, blank, graph.info.marks_repeats, read_only(NO_ARCS))
 
 
-HISTORY = record("i8 settled tokens labels whole first tokens_before labels_before")
-"""Settled events, their tokens and labels, and how many of the tokens have settled
-ends; the first event that the last look has read, and what is before it."""
+def new_events(events: int, tips: int) -> Events:
+    """Allocate room for the paths of an utterance; `clear` begins one."""
+    settled, others = np.zeros((2, events), EVENT)
+    return Events(np.zeros(1, HISTORY), settled, others, np.zeros(tips, TIP))
+
+
+def with_room(history: Events, nodes: int, tips: int) -> Events:
+    """Enlarge what is too small for a trace of some nodes, and some tips."""
+    needed = zip(Events._fields[1:], room_needed(history, nodes, tips), strict=True)
+    for name, size in needed:
+        if len(getattr(history, name)) < size:
+            larger = with_rows(getattr(history, name), 2 * size)
+            history = history._replace(**{name: larger})
+    return history
 
 
 class History:
     """Tokens and words of one utterance's paths."""
 
     def __init__(self, rule: Rule, first_frame: int = 0) -> None:
-        self._rule, self._progress = rule, np.zeros(1, HISTORY)
-        # The common beginning as of the last fold, and what only some paths have.
-        self._settled = self._events = _NO_EVENTS
-        self._tips = np.zeros(1, TIP)  # before anything was said
-        tip = self._tips[0]
-        tip["event"], tip["label"], tip["frame"] = -1, rule.blank, first_frame
+        self._rule, self.paths = rule, new_events(0, 1)
+        clear(self.paths, rule.blank, first_frame)
 
     def go_on(self, rule: Rule, arcs: np.ndarray, acoustic: np.ndarray) -> None:
         """Fold one path that continues the only one so far.
@@ -337,46 +369,23 @@ class History:
         `frontier`: [F], entries with `node`, which is changed. `trace`: [N], nodes with
         `previous`, `arc`, `acoustic`, which are overwritten.
         """
-        folded = fold_trace(
-            self._rule, frontier, trace, count, self._tips, self._events
-        )
-        self.go_on_from(*folded)
+        self.paths = with_room(self.paths, count, len(frontier))
+        fold_trace(self._rule, frontier, trace, count, self.paths)
         return len(frontier)
-
-    def go_on_from(
-        self, tips: np.ndarray, events: np.ndarray, *, last: bool = False
-    ) -> None:
-        """Take the tips of a trace that a search has folded: TIP [F], of its roots.
-
-        `last`: they are only read, so that nothing needs to be settled.
-        """
-        self._tips, self._events = tips, events
-        if not last:
-            self._settled, self._events = settle_events(
-                self._progress, tips, events, self._settled
-            )
 
     def read(self, root: int, end: np.ndarray) -> Path:
         """The path to a tip; its costs are added to those of the end, PATH_END [1]."""
-        tip, settled = self._tips[root : root + 1], self._progress["settled"][0]
-        read = read_histories(
-            *(self._rule, self._settled[:settled], self._events, tip, NO_STEPS),
-            *(end, (0, 0)),
-        )
+        progress, settled, events, tips = self.paths
+        settled, tip = settled[: progress["settled"][0]], tips[root : root + 1]
+        read = read_histories(self._rule, settled, events, tip, NO_STEPS, end, (0, 0))
         return Paths(end, *read)[0]
 
     def look(
         self, root: int, since: tuple[int, int], num_frames: int, final_cost: float
     ) -> PartialPath:
         """How far a tip has come; `since`: settled tokens and words to skip."""
-        events = self._progress, self._settled, self._events, self._tips
-        path, whole, labels = read_from(since, self._rule, *events, root)
+        path, whole, labels = read_from(since, self._rule, self.paths, root)
         return PartialPath(PathTokens(*path), whole, labels, num_frames, final_cost)
-
-    @property
-    def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:
-        """First arguments of folding."""
-        return self._rule, self._events, self._tips
 
 
 def read_paths(
@@ -386,9 +395,10 @@ def read_paths(
 
     `steps`: STEP, of all paths, the last of each first. `ends`: PATH_END [P].
     """
-    rule, events, tips = History(rule, first_frame).state
-    return Paths(ends, *read_histories(rule, events, events, tips, steps, ends, (0, 0)))
+    _, settled, events, tips = History(rule, first_frame).paths
+    read = read_histories(rule, settled, events, tips, steps, ends, (0, 0))
+    return Paths(ends, *read)
 
 
 _AT_NODE, _NODE = record("u4 node"), record("u4 previous arc", "f4 acoustic")
-_NO_EVENTS, NO_STEPS = np.zeros(0, EVENT), np.zeros(0, STEP)
+NO_STEPS = np.zeros(0, STEP)

@@ -11,7 +11,7 @@ between the label before and its own.
 """
 
 from functools import partial
-from itertools import repeat
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -50,7 +50,8 @@ class CutPoint(NamedTuple):
 BEGINNING = CutPoint()
 _word = partial(tuple.__new__, Word)  # of a tuple of its fields
 _EACH_MICROSECOND = 10.0**SECONDS_DIGITS
-_NO_SPLITS = np.zeros(0, np.int64)
+_SPACE = ord(" ")
+NO_SPLITS = np.zeros(0, np.int64)
 
 
 WORD = record(
@@ -119,13 +120,16 @@ class Cutter:
             kind == BARE and bool(spells[0].all()),
             *map(read_only, (*arrays, *spells)),
         )
-        self._handle = Handle(self._tables)
-        self._spelling = spelling
-        self._token_texts: list[str] | None = None  # a space before what begins a word
+        self.handle = Handle(self._tables)
+        self._spelling, self._is_aligned = spelling, kind == ALIGNED
+        self._pieces: Any = None  # as `write_texts` takes them
         if kind == BARE and spelling and not any(" " in x for x in spelling.texts):
-            starts = (spelling.begins | filler).tolist()
-            pieces = zip(starts, filler.tolist(), spelling.texts, strict=True)
-            self._token_texts = [" " * a + text * (not b) for a, b, text in pieces]
+            texts = zip(spelling.texts, filler.tolist(), strict=True)
+            encoded = ["" if skip else text for text, skip in texts]
+            pieces = [text.encode("utf-8", "surrogatepass") for text in encoded]
+            splits = np.cumsum([0, *map(len, pieces)])
+            characters = np.frombuffer(b"".join(pieces) + b" ", np.uint8)
+            self._pieces = characters, splits, spelling.begins | filler
         self._words, self._prons, self._opened = vocabulary.words, prons, open_word
         self._oov: OovWords | None = None
         self._word_ids: dict[str, int] = {}  # of open words that are of the table
@@ -153,18 +157,34 @@ class Cutter:
         """Cut whole paths; the last word of one that reached the end must be whole."""
         columns, splits = paths.columns, (paths.token_splits, paths.label_splits)
         words = self._as_words(columns.label)
-        rows = cut_paths(
-            self._handle, columns, splits, *words, paths.ends, float(shift)
-        )
+        rows = cut_paths(self.handle, columns, splits, *words, paths.ends, float(shift))
         return Words(columns.token, columns.label, *rows)
 
     def read(self, words: Words, path: int) -> tuple[list[str], Any]:
         """Texts of a path's words, and an index of these in the arrays of `words`."""
         return self._read(words, *words.splits[path : path + 2].tolist())
 
+    def texts(self, paths: Paths) -> list[str] | None:
+        """The texts of paths of bare tokens; None where they are made of words."""
+        if self._pieces is None:
+            return None
+        return self._spelled(paths.columns.token, paths.token_splits)
+
+    def _spelled(self, tokens: np.ndarray, splits: np.ndarray) -> list[str]:
+        written, ends = write_texts(self._pieces, tokens, splits)
+        data = written.tobytes()
+        return [
+            data[a:b].decode("utf-8", "surrogatepass")
+            for a, b in pairwise(ends.tolist())
+        ]
+
     def timed(self, words: Words, path: int) -> list[Word]:
         """The words of a path."""
         return self._timed(words, *words.splits[path : path + 2].tolist())
+
+    def timed_all(self, words: Words) -> list[Word]:
+        """The words of all paths."""
+        return self._timed(words, 0, len(words.rows))
 
     def counted(self, words: Words, path: int) -> tuple[list[int], float]:
         """Ids of words that the account counts, and what their pronunciations cost.
@@ -210,29 +230,31 @@ class Cutter:
         """
         path, whole = look.tokens, (look.num_whole, look.num_labels - cut.labels)
         rows, hold, taken, cost, lost, end = cut_partial(
-            *(self._handle, path, whole, *self._as_words(path.label)),
+            *(self.handle, path, whole, *self._as_words(path.label)),
             *(float(shift), (complete, cut.cost, cut.lost)),
         )
-        words = Words(path.token, path.label, rows, _NO_SPLITS)
+        words = Words(path.token, path.label, rows, NO_SPLITS)
         after = CutPoint(cut.tokens + taken, cut.labels + hold, cost, lost)
         others = self._timed(words, hold, len(rows))
         return self._timed(words, 0, hold), after, others, end
 
     def _read(self, words: Words, first: int, end: int) -> tuple[list[str], Any]:
         texts = self._texts(words, first, end)
-        if self._tables.kind == ALIGNED or all(texts):
+        if self._is_aligned or all(texts):
             return texts, slice(first, end)
         # A mark alone has no text, and is no word for the user.
         at = [first + i for i, text in enumerate(texts) if text]
         return [text for text in texts if text], np.array(at, np.int64)
 
     def _timed(self, words: Words, first: int, end: int) -> list[Word]:
+        if self._spelling is None and self._oov is None and self._is_aligned:
+            rows, names = words.rows[first:end].tolist(), self._words
+            return [_word((names[row[4]], *row[:4], None)) for row in rows]
         if first == end:
             return []
         texts, at = self._read(words, first, end)
-        rows = words.rows[at]
-        columns = [rows[name].tolist() for name in Word._fields[1:-1]]
-        return list(map(_word, zip(texts, *columns, repeat(None))))
+        pairs = zip(texts, words.rows[at].tolist(), strict=True)
+        return [_word((text, *row[:4], None)) for text, row in pairs]
 
     def _as_words(self, prons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Word ids of pronunciations, and their lengths, 0 where not known."""
@@ -253,14 +275,11 @@ class Cutter:
 
     def _texts(self, words: Words, first: int, end: int) -> list[str]:
         """The texts of some words; of open ones by their tokens."""
-        if self._token_texts is not None and first < end:
-            rows = words.rows
-            tokens = words.token[
-                rows["first_token"][first] : rows["last_token"][end - 1]
-            ]
-            pieces = "".join(map(self._token_texts.__getitem__, tokens.tolist()))
-            texts = [text for text in pieces.split(" ") if text]
-            if len(texts) == end - first:  # none is empty
+        if self._pieces is not None and first < end:
+            begin, stop = words.rows["first_token"][first], words.rows["last_token"]
+            splits = np.array([begin, stop[end - 1]], np.int64)
+            texts = self._spelled(words.token, splits)[0].split(" ")
+            if len(texts) == end - first and texts[0]:  # none is empty
                 return texts
         if self._spelling is None and self._oov is None:
             ids = words.rows["word"][first:end].tolist()
@@ -385,13 +404,14 @@ def cut_partial(handle, path, whole, word, length, shift, before):
     complete, cost, lost = before
     if tables.kind == ALIGNED:
         t, w = min(whole[0], num_tokens), min(whole[1], num_labels)
-        _, settled, new_cost, now_lost = _cut_path(
-            *(tables, _part(path, 0, t, 0, w, 0), word[:w], length[:w], shift),
-            *((False, True, cost, lost), words),
-        )
-        if settled > 0:
-            hold, cost, lost = np.int64(settled), new_cost, now_lost
-            taken = np.int64(words[hold - 1].last_token)
+        if w > 0:
+            _, settled, new_cost, now_lost = _cut_path(
+                *(tables, _part(path, 0, t, 0, w, 0), word[:w], length[:w], shift),
+                *((False, True, cost, lost), words),
+            )
+            if settled > 0:
+                hold, cost, lost = np.int64(settled), new_cost, now_lost
+                taken = np.int64(words[hold - 1].last_token)
         rest = _part(path, taken, num_tokens, hold, num_labels, taken)
         count, _, _, _ = _cut_path(
             *(tables, rest, word[hold:], length[hold:], shift),
@@ -428,6 +448,34 @@ def _num_settled(tables, token, words, num_whole):
             return hold, np.int64(num_whole)  # separators after a word belong to it
         hold -= 1  # the last word may continue
     return hold, np.int64(words[hold - 1].last_token) if hold else np.int64(0)
+
+
+@jit
+def write_texts(pieces, tokens, splits):
+    """Texts of bare tokens in UTF-8, words being one space apart; where each begins.
+
+    `pieces`: characters of all tokens, where those of each begin, which begin words.
+    """
+    characters, begin, begins_word = pieces
+    size, written = np.int64(0), np.int64(0)
+    for t in range(splits[0], splits[-1]):
+        size += begin[tokens[t] + 1] - begin[tokens[t]] + 1
+    text, ends = np.empty(size, np.uint8), np.zeros(len(splits), np.int64)
+    for p in range(len(splits) - 1):
+        apart = False
+        for t in range(splits[p], splits[p + 1]):
+            a, b = begin[tokens[t]], begin[tokens[t] + 1]
+            apart = apart or begins_word[tokens[t]]
+            if apart and a < b:
+                if written > ends[p]:
+                    text[written] = _SPACE
+                    written += 1
+                apart = False
+            for k in range(a, b):
+                text[written] = characters[k]
+                written += 1
+        ends[p + 1] = written
+    return text[:written], ends
 
 
 @jit

@@ -16,6 +16,7 @@ from numpy import uint32
 from wfstdec.boost.tables import ListedWords
 from wfstdec.jit.records import longer, record
 from wfstdec.jit.vectors import LANES
+from wfstdec.search.paths.traceback import Events, Rule, new_events
 from wfstdec.wfst.cpu.rows import RowArrays
 from wfstdec.wfst.options import SearchParams
 
@@ -39,7 +40,7 @@ LEVELS = 16
 
 PROGRESS = record(
     "i8 entries nodes chained frames died phase passes waiting at fresh alive active",
-    "i8 owner",
+    "i8 owner folded",
     "f8 base",
     "f4 best beam cutoff lowest top_credit",
 )
@@ -47,9 +48,10 @@ PROGRESS = record(
 frame without survivors, or -1; phase; frames done once epsilon arcs are followed (0 at
 the start); entries whose epsilon arcs are pending, and the position among them or the
 rank; first node of the frame; live entries; sum of active states over frames; a number
-that identifies the owner of scratch memory. Costs: sum of what re-basing subtracted;
-best cost, subtracted from all at the next frame; beam of the next frame; cutoff of this
-frame, its lowest cost before epsilon arcs; upper bound of all entries' `credit`."""
+that identifies the owner of scratch memory; frames at the last fold. Costs: sum of what
+re-basing subtracted; best cost, subtracted from all at the next frame; beam of the next
+frame; cutoff of this frame, its lowest cost before epsilon arcs; upper bound of all
+entries' `credit`."""
 NEW, PASSING, RANKS, BETWEEN = range(4)
 """Phases: not started; following epsilon arcs of rank 0, then of higher ranks; between
 frames."""
@@ -78,6 +80,7 @@ class RowState(NamedTuple):
     credit: np.ndarray  # float32 [F]: the most that a step is paid there
     nodes: np.ndarray  # NODE [N]
     progress: np.ndarray  # PROGRESS [1]
+    history: Events  # its paths up to the roots of the trace
 
 
 class RowScratch(NamedTuple):
@@ -118,6 +121,7 @@ class Search(NamedTuple):
     words: ListedWords
     phrases: Any  # `PhraseRows`, or None if boosts have no states
     oov: Any  # `RowOverlay`, or None without OOV words
+    rule: Rule  # how its paths are read
     scratch: RowScratch
     state: RowState
     record: Any = None  # `LatticeRecord`, or None without a lattice
@@ -148,7 +152,10 @@ def new_state(entries: int, nodes: int) -> RowState:
     some = _Spread()
     arrays, progress = some.all_of(OF_STATE, entries), np.zeros(1, PROGRESS)
     progress["owner"] = next(_states) << 32
-    return RowState(**arrays, nodes=some.zeros(nodes, NODE), progress=progress)
+    history = new_events(nodes, 2 * entries)
+    return RowState(
+        **arrays, nodes=some.zeros(nodes, NODE), progress=progress, history=history
+    )
 
 
 def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:

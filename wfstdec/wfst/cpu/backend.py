@@ -25,7 +25,7 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.handles import Handle
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.paths.tokens import PATH_END, Paths
-from wfstdec.search.paths.traceback import STEP, Rule, read_paths
+from wfstdec.search.paths.traceback import STEP, read_paths
 from wfstdec.search.threads import SEGMENTS, CallBudget, HostBackend
 from wfstdec.text.vocabulary import OovWords
 from wfstdec.wfst.cpu.boosts import FIRST_TOKEN
@@ -68,7 +68,7 @@ class CpuBackend(HostBackend):
         """Begin an utterance."""
         rows = self.on_rows
         inputs = rows.inputs_of(options, boosts)
-        given = rows.rule_of(inputs), inputs, rows.memory
+        given = inputs, rows.memory
         return RecordingSearch(*given, options) if record else CpuSearch(*given)
 
     def decode_group(
@@ -87,7 +87,7 @@ class CpuBackend(HostBackend):
 
     def kind_of(self, search: CpuSearch) -> Any:
         """The type of a search's inputs."""
-        return search.inputs._numba_type_
+        return search.kind
 
     def advance_group(
         self,
@@ -98,7 +98,7 @@ class CpuBackend(HostBackend):
     ) -> None:
         """Pass searches of one kind through a chunk each; most in one call."""
         fits = [
-            search.record is None and 0 < len(chunk) <= search.room
+            search.record is None and 0 < len(chunk) and search.has_room(len(chunk))
             for search, chunk in zip(searches, chunks, strict=True)
         ]
         if all(fits):
@@ -144,17 +144,14 @@ class RowSearch:
         phrases = None
         if boosts.phrases is not None or top_bonus > params.instalment:
             phrases = self._tables.phrases(boosts)
-        of_list = self._tables.words(boosts), phrases, oov
+        of_list = self._tables.words(boosts), phrases, oov, self._rule
+        if oov is not None:
+            of_list = *of_list[:3], self._rule._replace(oov=oov.arcs)
         inputs = Handle(Inputs(self._handle, _laid_out(params), *of_list))
         if oov is None:  # an overlay has slots that one search writes to
             known.clear()
             known[params] = inputs
         return inputs
-
-    def rule_of(self, inputs: Handle[Inputs]) -> Rule:
-        """How paths of a search are read."""
-        oov = inputs.value.oov
-        return self._rule if oov is None else self._rule._replace(oov=oov.arcs)
 
     def decode(
         self,
@@ -163,11 +160,11 @@ class RowSearch:
         pace: CallBudget,
     ) -> Paths:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
-        one = [UtteranceMemory(self.memory)] * len(utterances)
-        group = new_group(one, [inputs] * len(utterances), utterances)._replace(
+        one = [UtteranceMemory(inputs, self.memory)] * len(utterances)
+        group = new_group(one, utterances)._replace(
             ends=np.zeros(len(utterances), PATH_END),
             steps=np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP),
         )
-        group = search_group(one, inputs, group, pace)
+        group = search_group(one, group, pace)
         self.memory.states.give(one[0].state)
-        return read_paths(self.rule_of(inputs), group.steps, group.ends)
+        return read_paths(inputs.value.rule, group.steps, group.ends)

@@ -89,7 +89,7 @@ def restart(state):
     progress = state.progress[0]
     progress.entries = progress.nodes = progress.chained = progress.frames = 0
     progress.phase = progress.passes = progress.waiting = progress.at = 0
-    progress.fresh = progress.alive = progress.active = 0
+    progress.fresh = progress.alive = progress.active = progress.folded = 0
     progress.died, progress.base = -1, 0.0
 
 

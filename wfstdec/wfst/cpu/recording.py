@@ -1,6 +1,6 @@
 """One utterance in the CPU search, recorded for a lattice, whole or in chunks.
 
-    search = RecordingSearch(rule, inputs, memory, options)
+    search = RecordingSearch(inputs, memory, options)
     search.advance(logprobs)                      # float32 [T, V], any number of times
     search.settle(shortest)                       # `RecordedLattice`s
     search.finish()                               # a RecordedLattice
@@ -16,7 +16,6 @@ import numpy as np
 
 from wfstdec.jit import jit
 from wfstdec.jit.handles import Handle, opened
-from wfstdec.search.paths.traceback import Rule
 from wfstdec.wfst.cpu.arrays import GROW_NOTES, RowScratch
 from wfstdec.wfst.cpu.lattice_build import gather, read_notes, shrink_lattice
 from wfstdec.wfst.cpu.lattice_record import LatticeRecord, fitted, longer, twice
@@ -52,14 +51,14 @@ class RecordingSearch(CpuSearch):
 
     def __init__(
         self,
-        rule: Rule,
         inputs: Handle[Inputs],
         memory: RowMemory,
         options: WfstOptions,
     ) -> None:
-        super().__init__(rule, inputs, memory)
+        super().__init__(inputs, memory)
         self._most = max(self._most, KEPT)
-        self.record, self._lattice = memory.recordings.take()
+        record, self._lattice = memory.recordings.take()
+        self.use(self.state, record)
         self.record.value.progress[:] = self._lattice.value.progress[:] = 0
         self.record.value.progress["limit"] = options.beam_of_lattice
         self._start = 0  # frame of the first state
@@ -76,8 +75,7 @@ class RecordingSearch(CpuSearch):
 
     def settle(self, shortest: int) -> list[RecordedLattice]:
         """Return the segments settled since the last call, and drop them here."""
-        self._begin()
-        self._read()
+        self.begin_look()
         self._shrink()
         lattice = self._lattice.value
         frames = lattice.frames[: int(lattice.progress["lines"][0])]
@@ -91,11 +89,10 @@ class RecordingSearch(CpuSearch):
             self._start += cuts[-1]
         return segments
 
-    def _fold(self, *, ends: bool = False) -> tuple[int, float, float]:
-        # Blanks and repeats need the log-probs, which are dropped now.
-        if not ends:
-            self._read()
-        return super()._fold(ends=ends)
+    def begin_look(self) -> None:
+        """Read what needs the log-probs, which are dropped then."""
+        self._begin()
+        self._read()
 
     def _read(self, first_frame: int = -1) -> list[np.ndarray]:
         """Turn records into states and arcs; where the utterance ends, the lattice."""
@@ -106,14 +103,14 @@ class RecordingSearch(CpuSearch):
                 lattice = self._lattice.value
                 nodes, arcs, *found = read(
                     *(self.inputs, scratch, self.state, self.record, self._lattice),
-                    *((self._kept, self._first, self._noted), first_frame),
+                    *((self._kept, self._folded.item(), self._noted), first_frame),
                 )
                 if nodes <= len(lattice.number) and arcs <= len(lattice.arcs):
                     break
                 self._make_room(nodes, arcs)
         finally:
             self.memory.scratches.give(scratch)
-        self._noted = self._last
+        self._noted = self._frames.item()
         num_nodes = lattice.progress["nodes"]
         if num_nodes[0] > self._many_nodes:
             self._shrink()
@@ -139,13 +136,15 @@ class RecordingSearch(CpuSearch):
             notes = twice(notes)
         notes = fitted(notes, scratch.value, self.state.value, frames)
         if notes is not before:
-            self.record = Handle(notes)
+            self.use(self.state, Handle(notes))
         return scratch
 
     def _make_room(self, nodes: int = 0, arcs: int = 0) -> None:
         """Make room for states and arcs, and for the recorded steps."""
         lattice = self._lattice.value
-        lines = int(lattice.progress["lines"][0]) + self._last - self._noted + 1
+        lines = (
+            int(lattice.progress["lines"][0]) + self._frames.item() - self._noted + 1
+        )
         for names, size in (
             (_OF_NODES, nodes),
             (("arcs",), arcs),

@@ -1,6 +1,6 @@
 """One utterance in the CPU search, whole or in chunks, and the memory it borrows.
 
-    search = CpuSearch(rule, inputs, memory)
+    search = CpuSearch(inputs, memory)
     search.advance(logprobs)                      # float32 [T, V], any number of times
     search.finish()                               # a Path
 
@@ -19,11 +19,29 @@ from numpy import int64, uint32, uint64
 
 from wfstdec.boost.tables import ListedWords, PhraseRows
 from wfstdec.jit import inlined, jit, kernel
+from wfstdec.jit.arrays import copy_rows, longer
 from wfstdec.jit.handles import Handle, at_address, float_rows, opened
 from wfstdec.jit.records import Pool, record
 from wfstdec.search.logprobs import penalised
-from wfstdec.search.paths.tokens import PATH_END, PartialPath, Path
-from wfstdec.search.paths.traceback import NO_STEPS, History, Rule
+from wfstdec.search.paths.tokens import (
+    PATH_END,
+    PartialPath,
+    Path,
+    Paths,
+    PathTokens,
+)
+from wfstdec.search.paths.traceback import (
+    NO_STEPS,
+    Rule,
+    clear,
+    new_steps,
+    read_from,
+    read_histories,
+    room_needed,
+    settle_events,
+    with_room,
+)
+from wfstdec.search.paths.words import NO_SPLITS, Cutter, Words, cut_partial, new_words
 from wfstdec.search.threads import CallBudget, check
 from wfstdec.wfst.cpu.arrays import (
     EPSILON_ARC,
@@ -107,9 +125,8 @@ def grown(
     names = ["candidates", *(OF_CANDIDATES.names or ())]
     if status == GROW_ENTRIES:
         names = ["ends", *(OF_ENTRIES.names or ()), *(OF_ENDS.names or ())]
-        arrays = arrays._replace(
-            **{name: twice(getattr(arrays, name)) for name in OF_STATE.names or ()}
-        )
+        of_state: Any = {n: twice(getattr(arrays, n)) for n in OF_STATE.names or ()}
+        arrays = arrays._replace(**of_state)
         while len(arrays.nodes) < 2 * len(arrays.record):  # two costs per entry
             arrays = arrays._replace(nodes=twice(arrays.nodes))
         state = Handle(arrays)
@@ -123,6 +140,8 @@ KEPT = 1 << 19
 """Most bytes of log-probs that are kept, if that is at least `FIRST_FRAMES` frames."""
 FIRST_FRAMES = 128
 """Initial capacity in frames."""
+MANY = 1 << 40
+"""More than there are tokens."""
 _FLOAT = 4
 
 
@@ -137,52 +156,149 @@ class Inputs(NamedTuple):
     words: ListedWords
     phrases: PhraseRows | None
     oov: RowOverlay | None
+    rule: Rule
 
 
 @inlined
 def searching(inputs, scratch, state, record):
     """The arguments of kernels, from handles; `record` may be None."""
-    rows, params, words, phrases, oov = opened(inputs)
+    rows, params, words, phrases, oov, rule = opened(inputs)
     memory = opened(scratch), opened(state), opened(record)
-    return Search(rows, params, words, phrases, oov, *memory)
+    return Search(rows, params, words, phrases, oov, rule, *memory)
 
 
 @jit
-def fold(inputs, scratch, state, history, chunk, ends):
-    """`fold_paths`, by handles."""
-    return fold_paths(searching(inputs, scratch, state, None), history, chunk, ends)
+def look_at_path(inputs, scratch, state, kept, since):
+    """Fold the trace: the best path, and the rest of a `PartialPath`."""
+    return _look(searching(inputs, scratch, state, None), kept, since)
+
+
+@jit
+def _look(search, kept, since):
+    """Fold the trace and read the best path; see `read_from`."""
+    (best, cost, ended), tips, count = fold_paths(search, kept, False)
+    state = search.state
+    settle_events(state.history, tips, count)
+    path, whole, labels = read_from(since, search.rule, state.history, best)
+    return path, whole, labels, state.progress[0].frames, ended - cost
+
+
+@jit
+def end_path(inputs, scratch, state, kept, end):
+    """Read the best path, as `read_histories`; fill in its end, PATH_END [1]."""
+    search = searching(inputs, scratch, state, None)
+    (_, cost, final), tips, _ = fold_paths(search, kept, True)
+    progress, history, last = search.state.progress[0], search.state.history, end[0]
+    last.search_cost, last.graph_cost = progress.base + cost, 0.0
+    if final < np.inf:
+        last.reached_final, last.graph_cost = 1, final
+    last.num_frames, last.died_at_frame = progress.frames, progress.died
+    settled, steps = history.settled[: history.progress[0].settled], new_steps(0)
+    return read_histories(
+        search.rule, settled, history.events, tips, steps, end, (0, 0)
+    )
+
+
+LOOK = record("i8 words settled labels frames end", "f8 final_cost")
+"""A partial result: its words since the last one, and how many of these are settled;
+labels that cannot change, frames, the end of the last word's last token, and the cost
+of ending here."""
+
+
+@jit
+def look_at_words(inputs, scratch, state, tables, shift, places):
+    """Fold the traces of a group and cut the words since the last look.
+
+    Returns (WORD, the tokens that they point to, LOOK [B], -1); where there is no room
+    for the events of an utterance, nothing changes, and the last is its number.
+    """
+    looks, rows = np.empty(len(places), LOOK), new_words(8)
+    tokens = np.empty(32, np.int32)
+    num_rows, num_tokens = np.int64(0), np.int64(0)
+    for u in range(len(places)):
+        one = opened(at_address(state, places[u, AT_STATE]))
+        now, past = one.progress[0], one.history
+        a, b, c = room_needed(past, now.nodes, 2 * now.entries)
+        if a > len(past.settled) or b > len(past.events) or c > len(past.tips):
+            return rows[:0], tokens[:0], looks, u
+    for u in range(len(places)):
+        place, look = places[u], looks[u]
+        search = searching(
+            *(at_address(inputs, place[AT_INPUTS]), scratch),
+            *(at_address(state, place[AT_STATE]), None),
+        )
+        now, kept = search.state.history.progress[0], float_rows(place[AT_KEPT:])
+        since = now.cut_tokens, now.cut_labels
+        path, whole, labels, look.frames, look.final_cost = _look(search, kept, since)
+        found, hold, taken, now.cut_cost, lost, look.end = cut_partial(
+            *(tables, path, (whole, labels - since[1]), path[3], path[3], shift),
+            (False, now.cut_cost, now.lost != 0),
+        )
+        now.cut_tokens, now.cut_labels = since[0] + taken, since[1] + hold
+        now.lost = np.int64(lost)
+        look.words, look.settled, look.labels = len(found), hold, labels
+        if num_rows + len(found) > len(rows):
+            rows = longer(rows, num_rows + len(found))
+        if num_tokens + len(path[0]) > len(tokens):
+            tokens = longer(tokens, num_tokens + len(path[0]))
+        for i in range(len(found)):
+            found[i].first_token += num_tokens
+            found[i].last_token += num_tokens
+        copy_rows(found, rows[num_rows:])
+        copy_rows(path[0], tokens[num_tokens:])
+        num_rows, num_tokens = num_rows + len(found), num_tokens + len(path[0])
+    return rows[:num_rows], tokens[:num_tokens], looks, -1
+
+
+AT_INPUTS, AT_STATE, AT_RECORD, AT_KEPT, PLACE = 3, 4, 5, 6, 9
+"""Columns of where an utterance is, int64: address and shape of its log-probs; the
+addresses of its handles; address and shape of the log-probs that are kept; all."""
 
 
 class UtteranceMemory:
     """The state of an utterance, and the record of its lattice, if any."""
 
-    record: Handle[LatticeRecord] | None = None
+    state: Handle[RowState]
+    record: Handle[LatticeRecord] | None
 
-    def __init__(self, memory: RowMemory) -> None:
-        self.memory, self.state = memory, memory.states.take()
+    def __init__(self, inputs: Handle[Inputs], memory: RowMemory) -> None:
+        self.inputs, self.memory = inputs, memory
+        self.place = np.zeros((1, PLACE), np.int64)
+        self.place[0, AT_INPUTS] = inputs.address
+        self.use(memory.states.take())
+
+    def use(
+        self, state: Handle[RowState], record: Handle[LatticeRecord] | None = None
+    ) -> None:
+        """Use memory from now on."""
+        self.state, self.record, place = state, record, self.place[0]
+        place[AT_STATE] = state.address
+        place[AT_RECORD] = 0 if record is None else record.address
 
     def make_room(
         self, status: int, scratch: Handle[RowScratch], frames: int
     ) -> Handle[RowScratch]:
         """Enlarge what the kernel found too small for some frames."""
-        scratch, self.state = grown(status, scratch, self.state)
+        scratch, state = grown(status, scratch, self.state)
+        self.use(state, self.record)
         return scratch
 
 
 class CpuSearch(UtteranceMemory):
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
-    def __init__(self, rule: Rule, inputs: Handle[Inputs], memory: RowMemory) -> None:
-        super().__init__(memory)
-        self.inputs = inputs
+    def __init__(self, inputs: Handle[Inputs], memory: RowMemory) -> None:
+        super().__init__(inputs, memory)
+        self.kind = inputs._numba_type_
         restart(self.state.value)
+        clear(self.state.value.history, inputs.value.rule.blank, 0)
         progress = self.state.value.progress
         self._frames, self._died = progress["frames"], progress["died"]  # int64 [1]
-        self._history = History(rule)
+        self._folded = progress["folded"]
         num_tokens = len(inputs.value.rows.repeat_arc)
         self._kept = np.empty((0, num_tokens), np.float32)
         self._most = max(FIRST_FRAMES, KEPT // (_FLOAT * num_tokens))
-        self._first, self._last = 0, 0  # frames: at the last fold, and now
+        self._keep(0)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -190,69 +306,97 @@ class CpuSearch(UtteranceMemory):
         progress = self.state.value.progress[0]
         return {name: int(progress[name]) for name in ("frames", "active")}
 
-    @property
-    def room(self) -> int:
-        """Frames that `search_chunks` may search before a fold."""
-        return 0 if self._died[0] >= 0 else self._most - (self._last - self._first)
+    def has_room(self, frames: int) -> bool:
+        """Tell whether `search_chunks` may search some frames before a fold."""
+        kept = self._frames.item() - self._folded.item() + frames
+        if kept > len(self._kept) and kept <= self._most:
+            self._keep(min(max(FIRST_FRAMES, 2 * kept), self._most))
+        return kept <= self._most and self._died.item() < 0
+
+    def _keep(self, frames: int) -> None:
+        """Make room for the log-probs that the next fold needs."""
+        kept = np.empty((frames, self._kept.shape[1]), np.float32)
+        kept[: len(self._kept)], self._kept = self._kept, kept
+        self.place[0, AT_KEPT:] = address_of(self._kept), *self._kept.shape
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Search a chunk, float32 [T, V], C order."""
         first = 0
         while first < len(logprobs) and self._died[0] < 0:
-            if not self.room:
-                self._fold()
-            part = logprobs[first : first + self.room]
+            if not self.has_room(1):
+                self.look((MANY, MANY))
+            room = self._most - int(self._frames[0] - self._folded[0])
+            part = logprobs[first : first + room]
+            self.has_room(len(part))
             search_chunks([self], [part], CallBudget(len(part) + 1))
             first += len(part)
 
     def finish(self) -> Path:
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
-        _, cost, final_cost = self._fold(ends=True)
-        end, final = np.zeros(1, PATH_END), bool(final_cost < np.inf)
-        end["reached_final"], end["graph_cost"] = final, final_cost if final else 0.0
-        end["search_cost"] = self.state.value.progress["base"] + cost
-        end["num_frames"], end["died_at_frame"] = self._frames, self._died
-        path = self._history.read(0, end)
+        self.make_room_to_look()
+        end = np.zeros(1, PATH_END)
+        path = Paths(end, *self._with_scratch(end_path, end))[0]
         self.memory.states.give(self.state)
         return path
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
         """The best path so far but its first tokens and words; it can continue."""
+        self.begin_look()
+        self.make_room_to_look()
+        path, *others = self._with_scratch(look_at_path, since)
+        return PartialPath(PathTokens(*path), *others)
+
+    @staticmethod
+    def look_together(
+        searches: Sequence[Any], cutter: Cutter, frame_shift_s: float
+    ) -> tuple[Words, np.ndarray]:
+        """Words of searches of one kind since their last look, and LOOK [B]."""
+        for search in searches:
+            search.begin_look()
+        memory, places, one = searches[0].memory, places_of(searches), searches[0]
+        scratch = memory.scratches.take(
+            max(len(x.state.value.record) for x in searches)
+        )
+        try:
+            short = 0
+            while short >= 0:
+                rows, tokens, looks, short = look_at_words(
+                    *(one.inputs, scratch, one.state, cutter.handle),
+                    *(frame_shift_s, places),
+                )
+                if short >= 0:
+                    searches[short].make_room_to_look()
+                    places[short] = searches[short].place[0]
+        finally:
+            memory.scratches.give(scratch)
+        return Words(tokens, tokens, rows, NO_SPLITS), looks
+
+    def begin_look(self) -> None:
+        """Prepare for a look."""
         self._begin()
-        at, cost, ended = self._fold()
-        return self._history.look(at, since, int(self._frames[0]), ended - cost)
+
+    def make_room_to_look(self) -> None:
+        """Enlarge what is too small for the events of the trace."""
+        state, progress = self.state.value, self.state.value.progress[0]
+        nodes, entries = int(progress["nodes"]), int(progress["entries"])
+        history = with_room(state.history, nodes, 2 * entries)
+        if history is not state.history:
+            self.use(Handle(state._replace(history=history)), self.record)
 
     def _begin(self) -> None:
         """Insert the start state, if no frame has been searched."""
         if self.state.value.progress["phase"][0] == NEW:
             search_chunks([self], [self._kept[:0]], CallBudget())
 
-    def keep(self, part: np.ndarray) -> None:
-        """Keep frames that were searched for the next fold."""
-        kept, last = self._last - self._first, int(self._frames[0])
-        now, self._last = last - self._first, last
-        if now > len(self._kept):
-            room = min(max(FIRST_FRAMES, 2 * kept, now), self._most)
-            longer = np.empty((room, self._kept.shape[1]), np.float32)
-            longer[:kept] = self._kept[:kept]
-            self._kept = longer
-        self._kept[kept:now] = part[: now - kept]
-
-    def _fold(self, *, ends: bool = False) -> tuple[int, float, float]:
-        """Fold the trace; the best entry and its costs, as of `fold_paths`."""
+    def _with_scratch(self, kernel: Any, given: Any) -> Any:
+        """Call a kernel that folds the trace."""
         scratches = self.memory.scratches
         scratch = scratches.take(len(self.state.value.record))
         try:
-            best, tips, events = fold(
-                *(self.inputs, scratch, self.state),
-                *(self._history.state, (self._kept, self._first), ends),
-            )
+            return kernel(self.inputs, scratch, self.state, self._kept, given)
         finally:
             scratches.give(scratch)
-        self._history.go_on_from(tips, events, last=ends)
-        self._first = self._last
-        return best
 
 
 STEPS_PER_FRAME = 2
@@ -267,57 +411,56 @@ call may still search."""
 class Group(NamedTuple):
     """Chunks of utterances under way; or whole ones, and room for their results."""
 
-    # int64 [B, 6], of each address and shape of the log-probs, and the addresses of
-    # inputs, state and record
-    chunks: np.ndarray
+    places: np.ndarray  # int64 [B, PLACE]
     ends: np.ndarray  # PATH_END [B], graph costs being those of final states; or [0]
     steps: np.ndarray  # STEP [M], of each path the last one first
     at: np.ndarray  # AT [1]
-
-
-def _addresses(search: UtteranceMemory) -> tuple[int, int]:
-    record = search.record
-    return search.state.address, 0 if record is None else record.address
 
 
 _NO_ENDS = np.zeros(0, PATH_END)
 
 
 def new_group(
-    searches: Sequence[UtteranceMemory],
-    inputs: Sequence[Handle[Inputs]],
-    chunks: Sequence[np.ndarray],
+    searches: Sequence[UtteranceMemory], chunks: Sequence[np.ndarray]
 ) -> Group:
     """A group of log-probs, float32 [T, V], C order, which must stay where they are."""
-    assert all(x.flags.c_contiguous and x.dtype == np.float32 for x in chunks)
-    placed = [
-        (chunk.ctypes.data, *chunk.shape, given.address, *_addresses(one))
-        for one, given, chunk in zip(searches, inputs, chunks, strict=True)
-    ]
-    return Group(np.array(placed, np.int64), _NO_ENDS, NO_STEPS, np.zeros(1, AT))
+    places = places_of(searches)
+    for place, chunk in zip(places, chunks, strict=True):
+        assert chunk.flags.c_contiguous and chunk.dtype == np.float32
+        place[:AT_INPUTS] = address_of(chunk), *chunk.shape
+    return Group(places, _NO_ENDS, NO_STEPS, np.zeros(1, AT))
+
+
+def places_of(searches: Sequence[UtteranceMemory]) -> np.ndarray:
+    """Where utterances are, int64 [B, PLACE]; of one alone its own row."""
+    if len(searches) == 1:
+        return searches[0].place
+    return np.concatenate([search.place for search in searches])
 
 
 def search_group(
-    searches: Sequence[UtteranceMemory], inputs: Any, group: Group, pace: CallBudget
+    searches: Sequence[UtteranceMemory], group: Group, pace: CallBudget
 ) -> Group:
     """Search all chunks; those of a group with ends belong to one search after another.
 
-    `inputs`: of the first one; all are of one type. Returns the group, with the steps.
+    Inputs are of one type. Returns the group, with the steps.
     """
     memory, at, u, status = searches[0].memory, group.at[0], 0, OK
-    scratch = memory.scratches.take(max(len(x.state.value.record) for x in searches))
+    scratch = memory.scratches.take(max([len(x.state.value.record) for x in searches]))
     try:
         while u < len(searches):
             search = searches[u]
             if status == GROW_STEPS:
                 group = group._replace(steps=twice(group.steps))
             elif status != OK or search.record is not None:
-                frames = min(int(group.chunks[u, 1] - at["frame"]), pace.frames)
+                frames = min(int(group.places[u, 1] - at["frame"]), pace.frames)
                 scratch = search.make_room(status, scratch, frames)
-                own = group.chunks if len(group.ends) else group.chunks[u : u + 1]
-                own[:, -2:] = _addresses(search)
+                own = group.places if len(group.ends) else group.places[u : u + 1]
+                own[:, AT_INPUTS:] = search.place[:, AT_INPUTS:]
             at["left"], began = pace.frames, time.perf_counter()
-            status = search_rows(inputs, scratch, search.state, search.record, group)
+            status = search_rows(
+                search.inputs, scratch, search.state, search.record, group
+            )
             u, _, _, left = at.item()
             if status == OK:
                 pace.note(pace.frames - left, time.perf_counter() - began)
@@ -332,16 +475,17 @@ def search_group(
 def search_chunks(
     searches: Sequence[CpuSearch], chunks: Sequence[np.ndarray], pace: CallBudget
 ) -> None:
-    """Search a chunk of each, of no more frames than it has room for."""
-    inputs = [search.inputs for search in searches]
-    try:
-        search_group(searches, inputs[0], new_group(searches, inputs, chunks), pace)
-    finally:  # where it was left, some have searched their chunks
-        for search, chunk in zip(searches, chunks, strict=True):
-            search.keep(chunk)
+    """Search a chunk of each, for which it has room."""
+    search_group(searches, new_group(searches, chunks), pace)
 
 
 _ZERO = uint64(0)
+
+
+@kernel
+def address_of(rows):
+    """The address of an array, which `ctypes` finds in five times as long."""
+    return rows.ctypes.data
 
 
 @kernel
@@ -350,20 +494,29 @@ def search_rows(inputs, scratch, state, record, group):
 
     `inputs`, `state`, `record`: of any of its utterances, for their types.
     """
-    chunks, ends, steps, ats = group
+    places, ends, steps, ats = group
     whole, at = len(ends) > 0, ats[0]
-    while at.utterance < len(chunks):
-        given = chunks[at.utterance]
+    while at.utterance < len(places):
+        place = places[at.utterance]
         search = searching(
-            *(at_address(inputs, given[3]), scratch),
-            *(at_address(state, given[4]), at_address(record, given[5])),
+            *(at_address(inputs, place[AT_INPUTS]), scratch),
+            *(at_address(state, place[AT_STATE]), at_address(record, place[AT_RECORD])),
         )
-        logprobs, first = float_rows(given), at.frame
+        progress, logprobs, first = (
+            search.state.progress[0],
+            float_rows(place),
+            at.frame,
+        )
         length = int64(len(logprobs))
         logprobs = logprobs[: first + at.left]
         if whole and first == 0:
             restart(search.state)
+        before = progress.frames
         status, frame = advance(search, logprobs, first)
+        if place[AT_KEPT] != 0:  # frames before the next fold, whose costs it reads
+            kept = float_rows(place[AT_KEPT:])
+            for t in range(progress.frames - before):
+                copy_rows(logprobs[first + t], kept[before - progress.folded + t])
         at.left -= frame - first
         at.frame = frame
         if status != OK or frame < length:

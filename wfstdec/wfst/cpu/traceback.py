@@ -10,14 +10,12 @@ import numpy as np
 from numpy import float64, int64, uint32, uint64
 
 from wfstdec.jit import inlined, jit
-from wfstdec.jit.arrays import copy_rows, longer
+from wfstdec.jit.vectors import prefetch
 from wfstdec.search.logprobs import penalised
 from wfstdec.search.paths.traceback import (
     arc_of,
-    new_events,
+    extend,
     new_tips,
-    pass_arc,
-    write_event,
 )
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.wfst.cpu.arrays import (
@@ -25,45 +23,46 @@ from wfstdec.wfst.cpu.arrays import (
     FROM_TOKEN,
     NONE,
 )
+from wfstdec.wfst.cpu.boosts import LABEL
 from wfstdec.wfst.cpu.entries import (
     acoustic_cost,
     arc_at,
     epsilon_at,
     spread,
-    token_at,
 )
 from wfstdec.wfst.final import best_end, best_so_far
 
 _NOTHING = uint32(0)
 _FIRST_TOKEN = int64(ilabel_of(0))
-_MANY = 1024
+_UNSEEN, _SEEN = -2, -1
+"""In the place of a number."""
 
 
 @jit
-def fold_paths(search, history, chunk, whole):
+def fold_paths(search, chunk, whole):
     """Fold the paths of all entries; afterwards the trace has roots only.
 
-    `history`: of the utterance. `chunk`: log-probs since the last fold, float32 [T, V],
-    and the number of frames before them. `whole`: the utterance ends here: only the
-    best path is folded, and the trace stays.
+    `chunk`: log-probs since the last fold, float32 [T, V]. `whole`: the utterance ends
+    here: only the best path is folded, and the trace stays.
 
     Returns (position of the best entry's tip, its cost, cost with the final cost; tips,
-    events); of a whole utterance (0, its cost with the final cost, the unscaled final
-    cost or infinity).
+    number of events); of a whole utterance (0, its cost with the final cost, the
+    unscaled final cost or infinity).
     """
+    chunk = chunk, search.state.progress[0].folded
     rows, scratch, state = search.rows, search.scratch, search.state
     ends = scratch.ends[: spread(search)]
     progress = state.progress[0]
     if whole:
         at, cost, final = end_of(search, ends)
-        folded, events = _fold(search, ends[at : at + 1], history, chunk)
+        folded, count = _fold(search, ends[at : at + 1], chunk)
         of_state = float64(rows.final_cost[ends[at].state]) if final else np.inf
-        return (int64(0), float64(cost), of_state), folded, events
+        return (int64(0), float64(cost), of_state), folded, count
     best = best_so_far(
         *(ends, rows.final_cost, search.params.lm_scale),
         *(progress.died < 0, boosts_at_end(search)),
     )
-    folded, events = _fold(search, ends, history, chunk)
+    folded, count = _fold(search, ends, chunk)
     now = uint32(progress.frames)
     for i in range(progress.entries):
         state.token_node[i] = state.blank_node[i] = uint32(0)
@@ -79,7 +78,8 @@ def fold_paths(search, history, chunk, whole):
         else:
             state.blank_node[i] = node
     progress.nodes = progress.fresh = len(ends) + 1
-    return best, folded, events
+    progress.folded = progress.frames
+    return best, folded, count
 
 
 @inlined
@@ -102,63 +102,60 @@ def end_of(search, ends):
 
 
 @jit
-def _fold(search, ends, history, chunk):
+def _fold(search, ends, chunk):
     """Fold the paths to `ends`, as written by `spread`.
 
-    Returns (TIP [E], all events).
+    Returns (TIP [E], how many events there are now).
     """
     rows, params, state = search.rows, search.params, search.state
-    oov = search.oov
-    rule, events, tips = history
+    oov, rule, history = search.oov, search.rule, state.history
     nodes, now = state.nodes, int64(state.progress[0].frames)
-    number = np.full(state.progress[0].nodes, -1, np.int32)  # where `found` has a node
-    waiting = np.empty(state.progress[0].nodes, np.int32)
-    most = min(_MANY, int64(state.progress[0].nodes))
-    found, num = new_tips(most), 0
-    folded, num_events = new_tips(len(ends)), len(events)
-    room = new_events(num_events + most)
-    copy_rows(events, room)
+    count = state.progress[0].nodes
+    number = np.full(count, _UNSEEN, np.int32)  # where `found` has a node
+    waiting, arcs = np.empty(count, np.int32), np.empty(count, np.uint32)
+    splits, depth = np.zeros(len(ends) + 1, np.int64), 0
+    # Back from each entry to nodes that were seen. Arcs are far apart in memory: they
+    # are asked for before they are needed.
     for e in range(len(ends)):
-        at, depth = int64(ends[e].node), 0
-        while number[at] < 0 and nodes[at].arc != NONE:
-            waiting[depth] = at
-            depth += 1
-            at = int64(nodes[at].before)
-        if num + depth + 1 > len(found):
-            found = longer(found, num + depth + 1)
-        if number[at] < 0:
-            found[num] = tips[int64(nodes[at].before)]
+        at = int64(ends[e].node)
+        while number[at] == _UNSEEN and nodes[at].arc != NONE:
+            number[at], waiting[depth], arc = _SEEN, at, nodes[at].arc
+            if arc & EPSILON_ARC:
+                arcs[depth] = epsilon_at(rows, oov, uint64(arc ^ EPSILON_ARC))
+            else:
+                arcs[depth] = arc_at(rows, oov, arc)
+            prefetch(rule.arcs, int64(arcs[depth]))
+            depth, at = depth + 1, int64(nodes[at].before)
+        splits[e + 1] = depth
+    # Forwards again, from a root or a node whose tip is known.
+    found, num, num_events = new_tips(count), 0, history.progress[0].events
+    folded = new_tips(len(ends))
+    for e in range(len(ends)):
+        first, depth = splits[e], splits[e + 1]
+        at = int64(ends[e].node)
+        if first < depth:
+            at = int64(nodes[int64(waiting[depth - 1])].before)
+        if number[at] == _UNSEEN:
+            found[num] = history.tips[int64(nodes[at].before)]
             number[at] = num
             num += 1
         before = int64(number[at])
-        while depth > 0:
+        while depth > first:
             depth -= 1
             at = int64(waiting[depth])
             found[num] = found[before]
-            one, node = found[num], nodes[at]
-            frame = int64(node.frame)
-            behind = int64(node.ended)
+            one, node, arc = found[num], nodes[at], arc_of(rule, int64(arcs[depth]))
+            frame, behind = int64(node.frame), int64(node.ended)
             if node.arc & EPSILON_ARC:
                 _stay(one, rule, rows.blank, params, chunk, behind, frame)
-                own = uint64(node.arc ^ EPSILON_ARC)
-                arc = arc_of(rule, int64(epsilon_at(rows, oov, own)))
             else:
                 _stay(one, rule, rows.blank, params, chunk, behind, frame - 1)
-                arc = arc_of(rule, int64(arc_at(rows, oov, node.arc)))
-                token = int64(token_at(rows, oov, node.arc))
-                t = frame - 1 - chunk[1]
+                t, token = (
+                    frame - 1 - chunk[1],
+                    int64(arc.ilabel & LABEL) - _FIRST_TOKEN,
+                )
                 one.acoustic += float64(acoustic_cost(rows, params, chunk[0], t, token))
-            tokens, passed, end = int64(one.tokens), int64(one.frame), int64(one.end)
-            begins, word, one.label, one.tokens, one.frame, one.end = pass_arc(
-                rule, arc, uint32(one.label), tokens, passed, end
-            )
-            one.graph += float64(arc.cost)
-            if begins != _NOTHING or word != _NOTHING:
-                if num_events == len(room):
-                    room = longer(room, num_events + 1)
-                write_event(room[num_events], one.event, begins, word, one.frame, end)
-                one.event = num_events
-                num_events += 1
+            num_events = extend(rule, arc, one, history.events, num_events)
             number[at] = before = num
             num += 1
         folded[e] = found[before]
@@ -166,7 +163,7 @@ def _fold(search, ends, history, chunk):
         if not ends[e].arc & FROM_TOKEN:
             behind = int64(state.ended[int64(ends[e].arc)])
         _stay(folded[e], rule, rows.blank, params, chunk, behind, now)
-    return folded, room[:num_events]
+    return folded, num_events
 
 
 @inlined
