@@ -24,6 +24,7 @@ from wfstdec.compare.comparison import Decode, Outcome, Search, SearchFacts, Set
 from wfstdec.compare.running import fingerprint, resident_mb
 from wfstdec.compare.tuning import Grid, GridPart, combinations, split_grid
 from wfstdec.errors import OptionError
+from wfstdec.fst.tlg import build_graph
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
@@ -247,7 +248,7 @@ class Models:
     Without a number a phrase gets the default weight of its unit.
 
     Attributes:
-        graph: A packed graph, for the WFST decoder.
+        graph: A packed graph, for the WFST decoder; None makes one of the files.
         tokens: A token table, for the other decoders; a graph has its own.
         blank: The blank by name or index; None recognises it.
         lexicon: Words and their tokens; None decodes tokens.
@@ -256,7 +257,7 @@ class Models:
         separator: The token between words; `"auto"` as for `TrieDecoder`.
         separator_optional: It may be left out.
         unk_cost: Nats for words or tokens that an ARPA file lacks.
-        open_vocabulary: Costs of words that the lexicon lacks, for the trie decoder.
+        open_vocabulary: Costs of words that the lexicon lacks; not for a `graph`.
         frame_shift_s: Seconds per frame.
         phrase_unit: `"token"` credits boost lists by tokens even where there are words.
         phrase_boundary: The token between words, for that; None is the separator.
@@ -289,10 +290,19 @@ class Models:
 
     @cached_property
     def loaded_graph(self) -> Loaded[PackedGraph]:
-        """The graph, with the time and memory that loading it took."""
-        if self.graph is None:
-            raise OptionError("the WFST decoder without a graph, expected one")
-        return measure_load(partial(load_graph, self.graph))
+        """The graph, with the time and memory that loading or making it took."""
+        if self.graph is not None:
+            return measure_load(partial(load_graph, self.graph))
+        parts = self.tokens, self.lexicon, self.lm
+        if None in parts:
+            raise OptionError(
+                "the WFST decoder without a graph, expected one, or tokens, lexicon "
+                "and lm"
+            )
+        names = "blank separator separator_optional unk_cost open_vocabulary".split()
+        how: Any = dict(zip(("tokens", "lexicon", "lm"), parts, strict=True))
+        how |= {name: getattr(self, name) for name in names}
+        return measure_load(partial(build_graph, **how, minimize=False))
 
     def wfst_searches(self, base: WfstOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the WFST decoder on the graph."""
