@@ -155,9 +155,10 @@ def compare(args: Args) -> None:
     With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm) the
     trie decoder, with all three also the WFST decoder, with --greedy the greedy one,
     with --model a transducer, with --attention-model an attention decoder; with --graph
-    also kaldi-decoder, where it is installed. A grid is the product of its options; options joined by colons go
-    together, value by value. Options that are no widths (beam, max_active, beam_size,
-    ...) make searches of their own, except for greedy decoding, which has no widths:
+    also kaldi-decoder, where it is installed. A grid is the product of its options;
+    options joined by colons go together, value by value. Options that are no widths
+    (beam, max_active, beam_size, ...) make searches of their own, except for greedy
+    decoding, which has no widths:
 
         --wfst beam=8,10,13 max_active=7000,none     six settings
         --trie beam:beam_size=6:16,8:32,10:128       three: beam 6 with size 16, ...
