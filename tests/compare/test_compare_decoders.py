@@ -214,7 +214,7 @@ def test_what_cannot_be_compared_is_one_line(files, capsys, given, message):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--wfst", "beam=8"], "the WFST decoder without a graph, expected one"),
+        (["--wfst", "beam=8"], "nothing given, expected a graph, or tokens, lexi"),
         (["--trie", "beam_size=8"], "the trie decoder without tokens, expected a"),
         (["--trie", "beam_size=8,9", *TRIE], "several settings to tune, expected one"),
         (["--greedy"], "neither tokens nor a graph, expected a token table"),

@@ -24,7 +24,6 @@ from wfstdec.compare.comparison import Decode, Outcome, Search, SearchFacts, Set
 from wfstdec.compare.running import fingerprint, resident_mb
 from wfstdec.compare.tuning import Grid, GridPart, combinations, split_grid
 from wfstdec.errors import OptionError
-from wfstdec.fst.tlg import build_graph
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
@@ -293,16 +292,10 @@ class Models:
         """The graph, with the time and memory that loading or making it took."""
         if self.graph is not None:
             return measure_load(partial(load_graph, self.graph))
-        parts = self.tokens, self.lexicon, self.lm
-        if None in parts:
-            raise OptionError(
-                "the WFST decoder without a graph, expected one, or tokens, lexicon "
-                "and lm"
-            )
-        names = "blank separator separator_optional unk_cost open_vocabulary".split()
-        how: Any = dict(zip(("tokens", "lexicon", "lm"), parts, strict=True))
-        how |= {name: getattr(self, name) for name in names}
-        return measure_load(partial(build_graph, **how, minimize=False))
+        names = "tokens lexicon lm blank separator separator_optional unk_cost "
+        names += "open_vocabulary"
+        how: Any = {name: getattr(self, name) for name in names.split()}
+        return measure_load(lambda: WfstDecoder(**how).graph)
 
     def wfst_searches(self, base: WfstOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the WFST decoder on the graph."""

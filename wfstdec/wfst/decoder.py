@@ -96,20 +96,17 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
         exact_boosts: bool = False,
         **building: Any,
     ) -> None:
-        building |= {"tokens": tokens, "lexicon": lexicon, "lm": lm}
-        given = [name for name, part in building.items() if part is not None]
+        parts: Any = {"tokens": tokens, "lexicon": lexicon, "lm": lm}
+        given = [name for name, part in parts.items() if part is not None]
         if graph is None:
             if tokens is None or lexicon is None:
-                raise OptionError(
-                    f"{' and '.join(given) or 'nothing'} given, expected a graph, or "
-                    "tokens, lexicon and lm"
-                )
-            graph = build_graph(**{"minimize": False} | building)
-        elif given:
-            raise OptionError(
-                f"a graph and {', '.join(given)} given, expected the graph alone: it "
-                "has its own"
-            )
+                found = " and ".join(given) or "nothing"
+                expected = "expected a graph, or tokens, lexicon and lm"
+                raise OptionError(f"{found} given, {expected}")
+            graph = build_graph(**parts, **{"minimize": False} | building)
+        elif given or building:
+            found = ", ".join([*given, *building])
+            raise OptionError(f"a graph and {found} given, expected the graph alone")
         if isinstance(graph, str | os.PathLike):
             graph = load_graph(graph)
         self.graph, self.vocabulary = graph, graph.vocabulary
