@@ -70,8 +70,8 @@ def demo(args: Args) -> None:
     """
     recipe = find_recipe(args.recipe)
     _print(f"Building a graph of {recipe.name}'s tokens, lexicon and language model")
-    inputs, shown = inputs_of(recipe), not args.quiet
-    graph = wfstdec.build_graph(**inputs, topology=args.topology, progress=shown)
+    given = inputs_of(recipe) | {"topology": args.topology}
+    graph = wfstdec.build_graph(**given, progress=not args.quiet)
     _print(f"  {graph.num_states:,} states, {graph.num_arcs:,} arcs")
     decoder = wfstdec.WfstDecoder(graph, OPTIONS, args.backend, threads=args.threads)
     references = read_text(recipe / "refs.txt")
