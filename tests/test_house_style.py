@@ -50,7 +50,7 @@ STRANGERS = {
     "fst": {"boost"},
     "lattice": {"boost", "fst"},
     "trie": {"wfst", "graph"},
-    "wfst": {"trie", "fst"},
+    "wfst": {"trie"},
     "greedy": {"wfst", "trie", "graph", "transducer", "attention"},
     "align": {"trie", "greedy", "transducer", "attention"},
     "adapters": {"wfst", "graph", "fst", "gpu", "greedy", "align"}

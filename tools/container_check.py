@@ -39,11 +39,12 @@ MODEL = "row_encoder:streaming"
 PREPARE = """
 import sys, wave
 import numpy as np
+import wfstdec
 from wfstdec import recipes
 from row_encoder import audio_of_rows, rounded_rows
 
 recipe = recipes.find_recipe()
-graph = recipes.build_or_load(recipe)
+graph = wfstdec.build_graph(**recipes.inputs_of(recipe))
 graph.save("graph.npz")
 logprobs = np.load(recipe / "logprobs.npz")
 with wave.open("talk.wav", "wb") as file:

@@ -42,7 +42,7 @@ TRY = """
 import numpy as np, wfstdec, wfstdec.recipes as recipes
 assert "site-packages" in wfstdec.__file__, wfstdec.__file__
 recipe = recipes.find_recipe()
-decoder = wfstdec.WfstDecoder(recipes.build_or_load(recipe), recipes.OPTIONS)
+decoder = wfstdec.WfstDecoder(**recipes.inputs_of(recipe))
 logprobs = np.load(recipe / "logprobs.npz")
 print(decoder.decode([logprobs[logprobs.files[0]]])[0].text)
 """

@@ -208,9 +208,11 @@ def test_flags_of_another_decoder_are_an_error_that_says_whose_they_are(decoder)
         ("", "--decoder wfst without --graph, expected both"),
         ("--decoder trie", "--decoder trie without --tokens, expected both"),
         ("--decoder greedy", "--decoder greedy without --tokens, expected both"),
-        ("--tokens t", "--tokens with --decoder wfst, expected flags of that decoder"),
+        ("--tokens t", "wfst without --graph, expected both, or a --lexicon"),
+        ("--lexicon l", "--decoder wfst without --tokens, expected both"),
+        ("--graph g --tokens t", "a graph and tokens given, expected the graph alone"),
         ("--decoder trie --graph g", "--graph is for --decoder wfst"),
-        ("--decoder greedy --tokens t --lexicon l", "--lexicon is for --decoder trie"),
+        ("--decoder greedy --tokens t --lexicon l", "--lexicon is for --decoder wfst"),
         ("--decoder trie --tokens t --beam-size 0", "beam_size=0, expected 1 to"),
         ("--decoder trie --tokens tokens.txt --word-insertion 1", "word_insertion=1.0"),
         (

@@ -4,6 +4,7 @@ What they say of a decoder is what `wfstdec decode` gives, scored by other means
 """
 
 import itertools
+import shlex
 
 import pytest
 from cli_files import wfstdec
@@ -12,6 +13,7 @@ from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 from wfstdec import GreedyOptions, read_tokens
 from wfstdec import compare as library
 from wfstdec.cli import evaluate
+from wfstdec.cli.main import main
 from wfstdec.compare import load_comparison
 from wfstdec.compare.running import fingerprint
 from wfstdec.errors import OptionError
@@ -89,7 +91,7 @@ def test_open_words_are_compared_and_tuned(files, capsys, given):
     comparison = compare(files, *given, *more, "--trie", "beam_size=64")
     flags = ["--decoder", "trie", "--beam-size", "64"]
     found = decoded(files, *flags, *given, *more)
-    [point] = comparison.points
+    [point] = [one for one in comparison.points if one.search == "trie"]
     assert point.errors.total == word_errors(files, found)
     known = {"ab", "cab", "c", "rare"}
     assert any(word not in known for words in found.values() for word in words)
@@ -99,6 +101,23 @@ def test_open_words_are_compared_and_tuned(files, capsys, given):
     one = ["--trie", "beam_size=64", "--max-trials", "2"]
     _, best = tune(files, capsys, *given, *more, *one)
     assert "lm_scale" in best and "word_insertion" in best
+
+
+def test_without_a_graph_the_wfst_is_made_of_the_files_of_the_trie(files, capsys):
+    more = ["--lm", "lm.arpa", "--trie", "beam_size=9", "--boost", "a.txt"]
+    (files / "a.txt").write_text("cab\t4\n")
+    wfst = ["--wfst", "beam=9", "max_active=2,none"]
+    made = compare(files, *TRIE, *more, *wfst)
+    assert made.searches.keys() == {"WFST", "trie"}
+    graph = compare(files, "--graph", "graph.npz", *TRIE, *more, *wfst)
+    assert errors_by_name(made) == errors_by_name(graph)
+    capsys.readouterr()
+    tuned = [*TRIE, *more[:2], *wfst[:2], "--max-trials", "2"]
+    assert wfstdec(files, "tune", *SPEECH, *tuned) == 0
+    *_, line = capsys.readouterr().out.splitlines()
+    assert "--lexicon" in line and "--graph" not in line
+    assert main(shlex.split(line)[1:]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 24
 
 
 def test_all_searches_get_the_values_of_flags(files, monkeypatch):
@@ -195,7 +214,7 @@ def test_what_cannot_be_compared_is_one_line(files, capsys, given, message):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--wfst", "beam=8"], "the WFST decoder without a graph, expected one"),
+        (["--wfst", "beam=8"], "nothing given, expected a graph, or tokens, lexi"),
         (["--trie", "beam_size=8"], "the trie decoder without tokens, expected a"),
         (["--trie", "beam_size=8,9", *TRIE], "several settings to tune, expected one"),
         (["--greedy"], "neither tokens nor a graph, expected a token table"),

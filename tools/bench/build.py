@@ -3,11 +3,13 @@
     python -m tools.bench.build                              # takes minutes
     python -m tools.bench.build --lms lm_books.3g_pruned --lexicon ipa
     python -m tools.bench.build --lms en-us.3g --lexicon cmudict --output run.json
+    python -m tools.bench.build --lms --synthetic 200000 10000000   # words, n-grams
 
 Each build runs in a process of its own, for its peak memory. "bare" reads the same L, G
 and T from OpenFst files, then sorts, composes, determinizes, minimizes and composes in
 kaldifst alone, and writes the TLG: no text is read, nothing is checked or packed. The
-graphs are compared, too: where sentences cost differently, the exit status is 1.
+graphs are compared, too: where sentences cost differently, the exit status is 1. Random
+models are built by us alone.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import wfstdec
 from tools.bench import data
 from tools.bench.command import Run, bare_parser, exit_with, in_own_process
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
+from wfstdec import recipes
 from wfstdec.fst.arrays import LabelSpace
 from wfstdec.fst.grammar import build_grammar
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
@@ -60,7 +63,8 @@ LEXICONS = {"ipa": "lexicon/lexicon_ipa.txt", "cmudict": "lexicon/cmudict.dict"}
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = bare_parser(__doc__)
     add = parser.add_argument
-    add("--lms", nargs="+", default=["lm_books.3g", "en-us.3g"])
+    add("--lms", nargs="*", default=["lm_books.3g", "en-us.3g"])
+    add("--synthetic", nargs=2, type=int, help="words and n-grams of a random model")
     add("--lexicon", choices=LEXICONS, help="default: cmudict for en-us, else ipa")
     add("--topology", choices=TOPOLOGIES, default="normal")
     add("--data", type=Path, help="default: ../shared/data")
@@ -71,15 +75,93 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
     run = Run("tools.bench.build", args)
-    folder = data.find_data(args.data)
     compiling_s = round(in_own_process(compile_kernels), 1)
     print(f"kernels compiled, or read from their cache: {compiling_s} s")
+    in_own_process(first_text)  # compiles
+    seconds = in_own_process(first_text)
+    print(f"first text of the demo's files, CPU s: {seconds[0]}, again {seconds[1]}")
     rows = []
     for lm in args.lms:
         name = args.lexicon or ("cmudict" if lm.startswith("en-us") else "ipa")
+        folder = data.find_data(args.data)
         rows.append(compare_builds(lm, name, args.topology, folder))
-    run.write(rows, compiling_s=compiling_s)
-    return 0 if all(row["largest_cost_difference"] < TOLERANCE for row in rows) else 1
+    if args.synthetic:
+        rows.append(build_synthetic(*args.synthetic, args.topology))
+    run.write(rows, compiling_s=compiling_s, first_text_cpu_s=seconds)
+    differences = [row.get("largest_cost_difference", 0.0) for row in rows]
+    return 0 if all(one < TOLERANCE for one in differences) else 1
+
+
+def first_text() -> list[float]:
+    """CPU seconds from files to a text: of the process's first decoder, and again."""
+    recipe, seconds = recipes.find_recipe(), []
+    with np.load(recipe / "logprobs.npz") as file:
+        logprobs = file[file.files[0]]
+    for _ in range(2):
+        began = time.process_time()
+        inputs = recipes.inputs_of(recipe)
+        decoder = WfstDecoder(**inputs, options=recipes.OPTIONS, threads=1)
+        assert decoder.decode([logprobs])[0].text
+        seconds.append(round(time.process_time() - began, 2))
+    return seconds
+
+
+def build_synthetic(num_words: int, num_ngrams: int, topology: str) -> Row:
+    """Build a graph of a random lexicon and a random 3-gram."""
+    names = {"lm": f"{num_ngrams} n-grams", "lexicon": f"{num_words} words"}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        case = {**names, "topology": topology}
+        case |= in_own_process(write_synthetic, num_words, num_ngrams, folder)
+        ours = in_own_process(build_ours, case, folder)
+    report(case, ours)
+    return names | {"topology": topology, "ours": ours}
+
+
+def write_synthetic(num_words: int, num_ngrams: int, folder: Path) -> Row:
+    """Write words of 3 to 11 random phones; n-grams whose words have ranks as Zipf's.
+
+    A trigram joins two bigrams; there are as many of each.
+    """
+    rng, tokens = np.random.default_rng(0), read_tokens(data.RECIPE / "tokens.txt")
+    others = tokens.blank, tokens.index(SEPARATOR)
+    phones = [n for token, n in enumerate(tokens.names) if token not in others]
+    words = ["<s>", "</s>", "<unk>", *(f"w{i}" for i in range(num_words))]
+    with (folder / "lexicon.txt").open("w") as file:
+        for word in words[3:]:
+            file.write(f"{word} {' '.join(rng.choice(phones, rng.integers(3, 12)))}\n")
+    half = (num_ngrams - len(words)) // 2
+
+    def some(first: np.ndarray, second: np.ndarray, size: int) -> np.ndarray:
+        """So many different pairs, sorted."""
+        pairs = np.unique(first * len(words) + second)
+        kept = np.sort(rng.choice(pairs, size, replace=False))
+        return np.stack(np.divmod(kept, len(words)), axis=1)
+
+    ranks = (num_words ** rng.random((2, 4 * half))).astype(np.int64)
+    bigrams = some(*(ranks + 2), half)
+    splits = np.searchsorted(bigrams[:, 0], np.arange(len(words) + 1))
+    history = rng.integers(half, size=3 * half)
+    follows = bigrams[history, 1]
+    lengths = splits[follows + 1] - splits[follows]
+    history, follows, lengths = (x[lengths > 0] for x in (history, follows, lengths))
+    at = splits[follows] + (rng.random(len(lengths)) * lengths).astype(np.int64)
+    trigrams = some(history, bigrams[at, 1], half)
+    trigrams = np.column_stack([bigrams[trigrams[:, 0]], trigrams[:, 1]])
+    tables = [np.arange(len(words))[:, None], bigrams, trigrams]
+    with (folder / "lm.arpa").open("w") as file:
+        file.write("\\data\\\n")
+        file.writelines(f"ngram {n}={len(t)}\n" for n, t in enumerate(tables, 1))
+        for n, table in enumerate(tables, 1):
+            file.write(f"\n\\{n}-grams:\n")
+            costs = rng.uniform(0.1, 6.0, len(table)).round(4).tolist()
+            texts = (" ".join([words[w] for w in row]) for row in table.tolist())
+            file.writelines(
+                f"-{c}\t{text}\t-0.3\n" for c, text in zip(costs, texts, strict=True)
+            )
+        file.write("\n\\end\\\n")
+    parts = {"tokens": data.RECIPE / "tokens.txt", "path": folder / "lexicon.txt"}
+    return {**parts, "arpa": folder / "lm.arpa"}
 
 
 def compare_builds(lm: str, lexicon: str, topology: str, source: Path) -> Row:
@@ -254,16 +336,18 @@ def rounded(stages: list[Row], cpu_seconds: float) -> Row:
     }
 
 
-def report(names: Row, ours: Row, bare: Row) -> None:
-    """Print both."""
+def report(names: Row, ours: Row, bare: Row | None = None) -> None:
+    """Print one build or both."""
     print(f"{names['lm']} with {names['lexicon']}, {names['topology']}:")
     rows = [
         {"by": name, **stage}
-        for name, build in (("ours", ours), ("bare", bare))
+        for name, build in (("ours", ours), ("bare", bare or {"stages": []}))
         for stage in (*build["stages"], {"stage": "all", **build})
     ]
-    print(format_table(COLUMNS, rows))
-    print(f"  ratio of CPU seconds {ours['cpu_seconds'] / bare['cpu_seconds']:.2f}")
+    print(format_table(COLUMNS, rows if bare else rows[:-1]))
+    if bare:
+        ratio = ours["cpu_seconds"] / bare["cpu_seconds"]
+        print(f"  ratio of CPU seconds {ratio:.2f}")
 
 
 if __name__ == "__main__":

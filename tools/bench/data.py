@@ -225,8 +225,6 @@ def build_or_load(
     recipe: Recipe, arpa: Path, topology: str, cache: Path
 ) -> wfstdec.PackedGraph:
     """A graph: as kept in the cache, if it is of the same making."""
-    if is_recipe(arpa.parent) and recipe.tokens.parent == arpa.parent:
-        return recipes.build_or_load(arpa.parent, topology)  # as the demo does
     stem = f"{recipe.name}-{name_of_lm(arpa)}-{topology}"
     path = cache / f"{stem}-{graph_key([recipe.tokens, recipe.lexicon, arpa])}.npz"
     if path.exists():

@@ -20,7 +20,14 @@ import numpy as np
 
 from tools.bench.gpu_device import Gpu
 from tools.gpu.kernel_resources import VARIANTS
-from wfstdec import TrieDecoder, TrieOptions, WfstDecoder, read_tokens, recipes
+from wfstdec import (
+    TrieDecoder,
+    TrieOptions,
+    WfstDecoder,
+    build_graph,
+    read_tokens,
+    recipes,
+)
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.trie.gpu.backend import device_of
 from wfstdec.trie.gpu.layout import form_for
@@ -63,7 +70,7 @@ def compare_a_search() -> bool:
     device = CupyDevice(PROGRAM, macros=PLAIN.macros)
     print(f"kernels are loaded by {device.way}", flush=True)
     recipe = recipes.find_recipe()
-    graph = recipes.build_or_load(recipe)
+    graph = build_graph(**recipes.inputs_of(recipe))
     batch = _utterances(recipe)
     return _same_on_both(
         lambda backend: WfstDecoder(graph, recipes.OPTIONS, backend).decode, batch

@@ -16,7 +16,7 @@ from wfstdec.io.results import read_text
 from wfstdec.metrics import GAP, Score, UtteranceScore, score_texts
 from wfstdec.metrics import align as align_words
 from wfstdec.models import load_model
-from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
+from wfstdec.recipes import OPTIONS, find_recipe, inputs_of
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.transcription.files import find_recordings
 from wfstdec.transcription.transcriber import Transcriber
@@ -64,13 +64,14 @@ def demo(args: Args) -> None:
     """Build a graph from the shipped recipe and decode real speech with it.
 
     Log-probs of LibriSpeech utterances, a lexicon and a language model are included;
-    nothing is fetched. The graph is kept in the recipe's folder and built again when
-    its sources change. Where the acoustic model is installed (pip install hama==1.7.0
-    soundfile soxr), the audio of a few of the utterances is transcribed too.
+    nothing is fetched or written. Where the acoustic model is installed (pip install
+    hama==1.7.0 soundfile soxr), the audio of a few of the utterances is transcribed
+    too.
     """
     recipe = find_recipe(args.recipe)
     _print(f"Building a graph of {recipe.name}'s tokens, lexicon and language model")
-    graph = build_or_load(recipe, args.topology, progress=not args.quiet)
+    given = inputs_of(recipe) | {"topology": args.topology}
+    graph = wfstdec.build_graph(**given, progress=not args.quiet)
     _print(f"  {graph.num_states:,} states, {graph.num_arcs:,} arcs")
     decoder = wfstdec.WfstDecoder(graph, OPTIONS, args.backend, threads=args.threads)
     references = read_text(recipe / "refs.txt")

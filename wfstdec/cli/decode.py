@@ -122,6 +122,7 @@ def decode(args: Args) -> None:
     encoders take the log-probs, or other features:
 
         wfstdec decode --graph graph.npz --logprobs x.npz
+        wfstdec decode --tokens ... --lexicon ... --lm ... --logprobs x.npz
         wfstdec decode --decoder trie --tokens ... --lexicon ... --lm ... \
             --logprobs x.npz
         wfstdec decode --decoder greedy --tokens ... --lm bpe.arpa --logprobs x.npz
@@ -367,7 +368,7 @@ def load_acoustic_model(args: Args) -> Encoder:
     args.frame_shift = model.spec.frame_shift_s
     if args.decoder not in CTC_DECODERS:
         args.model = model
-    elif args.decoder != "wfst":  # whose graph has a table
+    elif "graph" not in given:  # which has a table
         args.tokens = model.spec.tokens
     return model
 

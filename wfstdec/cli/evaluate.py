@@ -38,7 +38,7 @@ from wfstdec.compare.quality import (
     oracle,
     read_lists,
 )
-from wfstdec.errors import BackendError, OptionError
+from wfstdec.errors import BackendError, InputError, OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 from wfstdec.io.results import read_confidences, read_text
 from wfstdec.lattice.file import LatticeFile, open_lattices
@@ -153,11 +153,12 @@ def compare(args: Args) -> None:
     """Compare searches on your own data: WER against speed, at several beams.
 
     With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm) the
-    trie decoder, with --greedy the greedy one, with --model a transducer, with
-    --attention-model an attention decoder; with --graph also kaldi-decoder, where it is
-    installed. A grid is the product of its options; options joined by colons go
-    together, value by value. Options that are no widths (beam, max_active, beam_size,
-    ...) make searches of their own, except for greedy decoding, which has no widths:
+    trie decoder, with all three also the WFST decoder, with --greedy the greedy one,
+    with --model a transducer, with --attention-model an attention decoder; with --graph
+    also kaldi-decoder, where it is installed. A grid is the product of its options;
+    options joined by colons go together, value by value. Options that are no widths
+    (beam, max_active, beam_size, ...) make searches of their own, except for greedy
+    decoding, which has no widths:
 
         --wfst beam=8,10,13 max_active=7000,none     six settings
         --trie beam:beam_size=6:16,8:32,10:128       three: beam 6 with size 16, ...
@@ -219,6 +220,15 @@ def _kaldi(models: library.Models, **scales: float) -> list[Search]:
         return []
 
 
+def _makes_graph(models: library.Models) -> bool:
+    """Tell whether a graph can be made, or log why not."""
+    try:
+        return models.loaded_graph.item.num_states > 0
+    except InputError as error:
+        _log.info("without the WFST decoder: %s", error)
+        return False
+
+
 def _searches_to_compare(
     args: Args, models: library.Models, others: Callable[..., Sequence[Search]]
 ) -> list[Search]:
@@ -227,7 +237,8 @@ def _searches_to_compare(
     searches: list[Search] = []
     for name, flag in zip(DECODERS, needed, strict=True):
         grid = getattr(args, name)
-        if getattr(args, flag) is not None:
+        given = getattr(args, flag) is not None
+        if given or (name == "wfst" and args.lexicon and _makes_graph(models)):
             # The others have no words to pay for.
             own = scales if name in ("wfst", "trie") else {"lm_scale": args.lm_scale}
             searches += _searches_of(models, name, grid or (), **own)
@@ -397,6 +408,8 @@ def _decode_command(
 ) -> str:
     """The command line that decodes with these options, quoted for a shell."""
     given = {name: getattr(args, name, None) for name in INPUTS[kind].split()}
+    if given.get("graph") is not None:
+        given = {"graph": args.graph}
     if kind in ("transducer", "attention"):
         given["lm"] = getattr(args, f"{kind}_lm")
     if kind == "attention":

@@ -56,15 +56,20 @@ DECODERS: dict[str, Any] = {
 }
 """Options of each decoder; search flags have their names and defaults."""
 _TOKENS = "tokens blank separator lm unk_cost"
+_WORDS = (
+    f"{_TOKENS} lexicon separator_optional open_vocabulary exact_boosts g2p g2p_phones"
+)
 INPUTS = {
-    "wfst": "graph exact_boosts g2p g2p_phones",
-    "trie": f"{_TOKENS} lexicon separator_optional open_vocabulary exact_boosts "
-    "g2p g2p_phones",
+    "wfst": f"graph {_WORDS}",
+    "trie": _WORDS,
     "greedy": _TOKENS,
     "transducer": "model head lm separator unk_cost",
     "attention": "model lm separator unk_cost",
 }
-"""Inputs of each decoder besides its options, flags by name; the first is required."""
+"""Inputs of each decoder besides its options, flags by name; the first is required.
+
+In place of a graph the WFST decoder takes a lexicon, with all that the trie has.
+"""
 CTC_DECODERS = ("wfst", "trie", "greedy")
 """Decoders of log-probs, which any CTC model makes of audio."""
 _OF_THE_MODEL = {
@@ -511,10 +516,13 @@ def search_options(args: Args) -> Any:
                 f"decoder; {flag} is for --decoder {' or '.join(decoders)}"
             )
     needed = INPUTS[args.decoder].split()[0]
+    if needed == "graph" and hasattr(args, "lexicon"):
+        needed = "tokens"
     is_given = hasattr(args, needed) or needed in ("model", "tokens") and bool(of_model)
     if not is_given:
+        other = ", or a --lexicon" if needed == "graph" else ""
         raise OptionError(
-            f"--decoder {args.decoder} without {flag_of(needed)}, expected both"
+            f"--decoder {args.decoder} without {flag_of(needed)}, expected both{other}"
         )
     return made_of(DECODERS[args.decoder], args)
 

@@ -247,7 +247,7 @@ class Models:
     Without a number a phrase gets the default weight of its unit.
 
     Attributes:
-        graph: A packed graph, for the WFST decoder.
+        graph: A packed graph, for the WFST decoder; None makes one of the files.
         tokens: A token table, for the other decoders; a graph has its own.
         blank: The blank by name or index; None recognises it.
         lexicon: Words and their tokens; None decodes tokens.
@@ -256,7 +256,7 @@ class Models:
         separator: The token between words; `"auto"` as for `TrieDecoder`.
         separator_optional: It may be left out.
         unk_cost: Nats for words or tokens that an ARPA file lacks.
-        open_vocabulary: Costs of words that the lexicon lacks, for the trie decoder.
+        open_vocabulary: Costs of words that the lexicon lacks; not for a `graph`.
         frame_shift_s: Seconds per frame.
         phrase_unit: `"token"` credits boost lists by tokens even where there are words.
         phrase_boundary: The token between words, for that; None is the separator.
@@ -289,10 +289,13 @@ class Models:
 
     @cached_property
     def loaded_graph(self) -> Loaded[PackedGraph]:
-        """The graph, with the time and memory that loading it took."""
-        if self.graph is None:
-            raise OptionError("the WFST decoder without a graph, expected one")
-        return measure_load(partial(load_graph, self.graph))
+        """The graph, with the time and memory that loading or making it took."""
+        if self.graph is not None:
+            return measure_load(partial(load_graph, self.graph))
+        names = "tokens lexicon lm blank separator separator_optional unk_cost "
+        names += "open_vocabulary"
+        how: Any = {name: getattr(self, name) for name in names.split()}
+        return measure_load(lambda: WfstDecoder(**how).graph)
 
     def wfst_searches(self, base: WfstOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the WFST decoder on the graph."""

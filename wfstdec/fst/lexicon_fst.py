@@ -112,7 +112,8 @@ def _check(lexicon: Lexicon, fillers: Fillers, tokens: TokenTable) -> None:
     for word, pronunciation in zip(lexicon.words, lexicon.pronunciations, strict=True):
         if not pronunciation:
             raise LexiconError(f"{word!r} has no tokens, expected at least one")
-        for token in set(pronunciation) & unfit.keys():
+        if not unfit.keys().isdisjoint(pronunciation):
+            token = next(token for token in pronunciation if token in unfit)
             used = f"{word!r} uses the {unfit[token]} {tokens.names[token]!r}"
             raise LexiconError(f"{used}, expected other tokens")
 

@@ -89,6 +89,7 @@ def _source(module: str) -> bytes:
     return path.read_bytes() if path else b""
 
 
+@functools.cache
 def _path(module: str) -> Path | None:
     """The file of a module of the package; None of any other."""
     root, *parts = module.split(".")

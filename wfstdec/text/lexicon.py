@@ -40,7 +40,6 @@ WORD_START = "\u2581"  # SentencePiece's mark of a space
 MARKS = frozenset(("<s>", "</s>", "<unk>", "<UNK>", EPSILON_WORD))
 _BESIDE = ("bpe.model", "tokenizer.model")
 """What a SentencePiece model is called where there is one for a model."""
-_SPACES = re.compile("[ \t]+")
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
 _log = logging.getLogger(__name__)
 _build_log = logging.getLogger("wfstdec.build")
@@ -134,9 +133,11 @@ def read_lexicon(
             entry = word, _pronunciation(word, names, tokens, between)
         except LexiconError as error:
             raise LexiconError(f"{path}:{number}: {error}") from None
-        if entry in entries:
-            repeated.append(f"{entry[0]!r} in line {number}")
-        entries[entry] = min(cost, entries.get(entry, cost))
+        num_entries = len(entries)
+        if cost < entries.setdefault(entry, cost):
+            entries[entry] = cost
+        if len(entries) == num_entries:
+            repeated.append(f"{word!r} in line {number}")
     if not entries:
         raise LexiconError(f"{path}: no entries, expected 'word tokens...' in lines")
     if repeated:
@@ -243,10 +244,11 @@ def _entries(
     for number, line in enumerate(lines, start=1):
         if line.startswith((";;;", "# ")) or line == "#":
             continue
-        fields = _SPACES.split(line.strip(" \t"))
+        # Not `line.split()`: other spaces are tokens in some tables.
+        fields = [*filter(None, line.replace("\t", " ").split(" "))]
         if hash_is_comment and "#" in fields[1:]:
             del fields[fields.index("#", 1) :]
-        if fields[0]:
+        if fields:
             yield number, fields
 
 
@@ -269,13 +271,13 @@ def _pronunciation(
     word: str, names: list[str], tokens: TokenTable, separator: int | None
 ) -> Pronunciation:
     try:
-        found = [tokens.ids[name] for name in names]
+        found = tuple(map(tokens.ids.__getitem__, names))
     except KeyError as error:
         lacks = tokens.lacks(error.args[0])
         raise LexiconError(f"{word!r} uses token {lacks}") from None
     # Flashlight's lexicons end each word with it; here it stands between words.
     while found and found[-1] == separator:
-        found.pop()
+        found = found[:-1]
     if word == EPSILON_WORD:
         raise LexiconError(f"word {word!r} stands for no word, expected another name")
     if not found:
@@ -286,7 +288,7 @@ def _pronunciation(
     if separator is not None and separator in found:
         inside = f"{word!r} has the separator {tokens.names[separator]!r} inside"
         raise LexiconError(f"{inside}, expected it at the end only")
-    return tuple(found)
+    return found
 
 
 def _fewest_pieces_speller(

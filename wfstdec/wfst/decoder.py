@@ -1,6 +1,7 @@
 """The WFST decoder: a graph, options, and a backend.
 
     decoder = WfstDecoder(graph, WfstOptions(beam=13.0))
+    decoder = WfstDecoder(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa.gz")
     hyps = decoder.decode(logprobs)
 
 `decoder.sessions()` decodes audio as it arrives.
@@ -23,7 +24,8 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.g2p import G2pLike, Pronouncer
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.checks.inputs import OutputTokens
-from wfstdec.errors import BoostError
+from wfstdec.errors import BoostError, OptionError
+from wfstdec.fst.tlg import build_graph
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
@@ -34,6 +36,8 @@ from wfstdec.search.paths.hypotheses import GraphCosts, Reader
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of
 from wfstdec.search.paths.tokens import Path
 from wfstdec.search.paths.words import aligner_of
+from wfstdec.text.arpa import ArpaModel
+from wfstdec.text.lexicon import Lexicon, TokensLike
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.lattice_pack import RecordedLattice, lattice_of
@@ -47,7 +51,8 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
     and its boosts: not on the batch, padding, chunks, threads or backend.
 
     Args:
-        graph: From `build_graph`, `load_graph` or a conversion; or its file.
+        graph: From `build_graph`, `load_graph` or a conversion; or its file. None makes
+            one of `tokens`, `lexicon` and `lm`, without minimization.
         options: Search options.
         backend: `"cpu"`, `"cuda"`, or `"auto"`: the choice of `choose_backend` for each
             batch, and the CPU for sessions and n-best.
@@ -58,14 +63,18 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
             or `"hama"`. `None` uses the spelling, if the tokens are letters.
         exact_boosts: Take words of boost lists exactly as written; otherwise they also
             match a known word regardless of case, Unicode form and punctuation.
+        tokens, lexicon, lm: Without a graph: as of `build_graph`.
+        **building: Its other arguments, such as `separator` and `unk_cost`.
 
     Attributes:
+        graph: The graph; `graph.save` keeps it.
         last_choice: The choice of `"auto"` for the last batch, and its reason; or None.
 
     Raises:
         BackendError: The backend is unknown or not installed.
         OptionError: `frame_shift_s`, `threads` or `g2p` is out of range.
-        FormatError, GraphError: As of `load_graph`.
+        OptionError: A graph and parts of one are given, or some of the parts alone.
+        InputError: As of `load_graph` or `build_graph`.
     """
 
     options: WfstOptions
@@ -74,15 +83,30 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
 
     def __init__(
         self,
-        graph: PackedGraph | str | os.PathLike[str],
+        graph: PackedGraph | str | os.PathLike[str] | None = None,
         options: WfstOptions | None = None,
         backend: str = "auto",
         *,
+        tokens: TokensLike | None = None,
+        lexicon: str | os.PathLike[str] | Lexicon | None = None,
+        lm: str | os.PathLike[str] | ArpaModel | None = None,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
         g2p: G2pLike | None = None,
         exact_boosts: bool = False,
+        **building: Any,
     ) -> None:
+        parts: Any = {"tokens": tokens, "lexicon": lexicon, "lm": lm}
+        given = [name for name, part in parts.items() if part is not None]
+        if graph is None:
+            if tokens is None or lexicon is None:
+                found = " and ".join(given) or "nothing"
+                expected = "expected a graph, or tokens, lexicon and lm"
+                raise OptionError(f"{found} given, {expected}")
+            graph = build_graph(**parts, **{"minimize": False} | building)
+        elif given or building:
+            found = ", ".join([*given, *building])
+            raise OptionError(f"a graph and {found} given, expected the graph alone")
         if isinstance(graph, str | os.PathLike):
             graph = load_graph(graph)
         self.graph, self.vocabulary = graph, graph.vocabulary
