@@ -88,6 +88,7 @@ THIRD_PARTY = {
     "onnx_asr": "models/",
     "kaldi_native_fbank": "models/",
     "transformers": "models/",
+    "tokenizers": "models/",
     "hama": "models/",
     "nemo": "models/loading.py",
     "anyio": "server/",  # comes with starlette

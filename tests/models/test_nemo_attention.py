@@ -1,8 +1,4 @@
-"""NeMo's decoder in our own search: a stand-in with its calls, made here.
-
-The stand-in has the memories of NeMo's `TransformerDecoder` (what goes into a layer is
-kept, and keys are made of it anew) and nothing of its code.
-"""
+"""NeMo's decoder in our own search: a stand-in with its calls, `tiny_nemo`."""
 
 import importlib.util
 
@@ -12,71 +8,18 @@ if importlib.util.find_spec("torch") is None:
     pytest.skip("needs torch", allow_module_level=True)
 
 import torch
+from tiny_nemo import DIM, Classifier, Decoder, Embedding
 
 from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.models.attention import NemoAttentionModel
 
-NUM_TOKENS, EOS, DIM = 6, 5, 8
-
-
-class Embedding(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.tokens = torch.nn.Embedding(NUM_TOKENS, DIM)
-        self.positions = torch.nn.Embedding(40, DIM)
-
-    def forward(self, ids, start_pos=0):
-        places = torch.arange(start_pos, start_pos + ids.shape[1])
-        return self.tokens(ids) + self.positions(places)
-
-
-class Attention(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.ask, self.tell = torch.nn.Linear(DIM, DIM), torch.nn.Linear(DIM, 2 * DIM)
-
-    def forward(self, query, memory, mask):
-        key, value = self.tell(memory).chunk(2, -1)
-        scores = self.ask(query) @ key.transpose(1, 2) + mask
-        return query + scores.softmax(-1) @ value
-
-
-class Decoder(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = torch.nn.ModuleList(
-            torch.nn.ModuleList([Attention(), Attention()]) for _ in range(2)
-        )
-
-    def forward(self, states, mask, frames, frame_mask, mems=None, return_mems=False):
-        size = states.shape[1]
-        causal = torch.ones(size, size).tril() * mask[:, None]
-        past = mems[0].shape[1] if mems else 0
-        causal = torch.cat([torch.ones(len(states), size, past), causal], 2)
-        hidden = (1 - causal) * -1e4
-        outside = (1 - frame_mask[:, None]) * -1e4
-        kept = [states if mems is None else torch.cat([mems[0], states], 1)]
-        for i, (own, cross) in enumerate(self.layers):
-            states = cross(own(states, kept[i], hidden), frames, outside)
-            before = [] if mems is None else [mems[i + 1]]
-            kept.append(torch.cat([*before, states], 1))
-        assert return_mems
-        return kept, []
-
-
-class Classifier(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.out = torch.nn.Linear(DIM, NUM_TOKENS)
-
-    def forward(self, hidden_states):
-        return (2 * self.out(hidden_states)).log_softmax(-1)
+NUM_TOKENS, EOS = 6, 5
 
 
 @pytest.fixture(scope="module")
 def parts():
     torch.manual_seed(0)
-    return Embedding().eval(), Decoder().eval(), Classifier().eval()
+    return Embedding(NUM_TOKENS).eval(), Decoder().eval(), Classifier(NUM_TOKENS).eval()
 
 
 @pytest.fixture

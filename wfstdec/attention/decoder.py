@@ -22,6 +22,7 @@ from wfstdec.attention.model_decoder import (
     ModelDecoder,
     Weighted,
     check_input,
+    net_of,
     phrases_of,
     weighted_lms,
 )
@@ -66,6 +67,7 @@ class WithCtc:
 
     frames: Any  # [T, D]
     ctc: Any = None  # float32 [T, columns]; None without CTC
+    num_heard: int = -1  # Frames of the audio itself; behind them is silence
 
     def __len__(self) -> int:
         """T."""
@@ -100,7 +102,8 @@ class AttentionBackend(ModelBackend):
             raise OptionError("ctc= with input='features', expected frames")
         found = super().inputs(frames, lengths)
         if ctc is None:
-            return [WithCtc(one) for one in found]
+            heard = getattr(self.model, "num_heard", len)
+            return [WithCtc(one, None, heard(one)) for one in found]
         rows = split_batch(ctc, as_numpy)
         if (num := len(rows)) != len(found):
             raise ShapeError(
@@ -108,7 +111,10 @@ class AttentionBackend(ModelBackend):
             )
         check = self._units.check
         pairs = enumerate(zip(found, rows, strict=True))
-        return [WithCtc(one, check(given, len(one), i)) for i, (one, given) in pairs]
+        return [
+            WithCtc(one, check(given, len(one), i), len(one))
+            for i, (one, given) in pairs
+        ]
 
     @torch.no_grad()
     def decode(
@@ -132,20 +138,20 @@ class AttentionBackend(ModelBackend):
         total = -sum(weight * lm.final(lm.start) for lm, weight in lms)
         text = FinishedHypothesis((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
         silence = self._path(text, None, options, 0, None)
-        found = {i: [silence] for i, one in enumerate(utterances) if not len(one)}
+        found = {i: [silence] for i, one in enumerate(utterances) if not one.num_heard}
         for group in self._groups(utterances, given):
             some = [utterances[i].frames for i in group]
             fusion = Fusion(lms, [lists[i] for i in group], options, self._units)
             logprobs = [self._logprobs_of(utterances[i], i) for i in group]
             ctc = self._ctc(options, logprobs)
             searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
-            sizes, limit, shift = list(map(len, some)), self.model.limit, self._shift
+            sizes, limit = [utterances[i].num_heard for i in group], self.model.limit
             try:
                 texts = searcher.run(
                     torch.nn.utils.rnn.pad_sequence(some, batch_first=True),
-                    torch.tensor(sizes, device=self.device),
+                    torch.tensor(list(map(len, some)), device=self.device),
                     torch.tensor([given[i] for i in group], device=self.device).long(),
-                    [options.token_limit(limit(size), size * shift) for size in sizes],
+                    [options.token_limit(limit(n), n * self._shift) for n in sizes],
                 )
             except InputError as error:
                 if isinstance(error.utterance, int):
@@ -189,7 +195,7 @@ class AttentionBackend(ModelBackend):
         self, utterances: Sequence[WithCtc], prompts: Sequence[Sequence[int]]
     ) -> Iterator[list[int]]:
         """Utterances decoded together: prompts of one length, frames of like length."""
-        spoken = [i for i, one in enumerate(utterances) if len(one)]
+        spoken = [i for i, one in enumerate(utterances) if one.num_heard]
         for size in sorted({len(prompts[i]) for i in spoken}):
             alike = [i for i in spoken if len(prompts[i]) == size]
             yield from self.groups(alike, utterances)
@@ -257,15 +263,17 @@ class AttentionDecoder(ModelDecoder):
     `ctc`; else none: all begin with the utterance and end with it.
 
     Args:
-        model: An `AttentionModel`; for `input="features"` an `EncoderModel` too.
+        model: An `AttentionModel`; for `input="features"` an `EncoderModel` too. Or a
+            `SpeechModel` of `wfstdec.load_model`, whose frames are decoded.
         lm: A language model over tokens, or a sequence of pairs of such and a weight,
             which may be below 0; None for none.
         options: Of the search.
         separator: The token between words. None takes the mark U+2581 of word pieces.
         unk_cost: As of `GreedyDecoder`.
         input: What is decoded: `"frames"` of the encoder, or `"features"`.
-        frame_shift_s: Seconds per frame of the encoder.
-        batch_size: Utterances decoded side by side, and encoded.
+        frame_shift_s: Seconds per frame of the encoder; None is the model's, or 0.02.
+        batch_size: Utterances decoded side by side, and encoded; None is what
+            `load_model` was told, or 24.
         device: Where the model is.
         ctc_tokens: The tokens of CTC log-probs, with their blank; None where they are
             the model's, the blank in the place of the end.
@@ -291,18 +299,21 @@ class AttentionDecoder(ModelDecoder):
         separator: str | None = None,
         unk_cost: float | None = None,
         input: Input = "frames",
-        frame_shift_s: float = 0.02,
-        batch_size: int = 24,
+        frame_shift_s: float | None = None,
+        batch_size: int | None = None,
         device: str | torch.device = "cpu",
         ctc_tokens: TokenTable | None = None,
         dense: bool = False,
     ) -> None:
+        if batch_size is None:
+            batch_size = getattr(getattr(model, "spec", None), "max_batch", 24)
+        model, shift = net_of(model, frame_shift_s, 0.02)
         check_input(model, input, batch_size)
         table = checked_table(model)
         lms = weighted_lms(lm, table, unk_cost, least=-math.inf)
         given = model, device, batch_size, input == "features"
-        backend = AttentionBackend(*given, lms, frame_shift_s, ctc_tokens, dense)
-        how = options or AttentionOptions(), table, lms, separator, frame_shift_s
+        backend = AttentionBackend(*given, lms, shift, ctc_tokens, dense)
+        how = options or AttentionOptions(), table, lms, separator, shift
         super().__init__(backend, *how)
 
     def decode(

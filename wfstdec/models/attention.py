@@ -53,17 +53,31 @@ class DecoderState(NamedTuple):
         return cls(memory, frames, time < lengths[:, None], utterance)
 
 
-def _cut_behind_space(tokenizer: Any, text: str) -> list[str]:
+def phrase_tokenizer(tokenize: Any, ids: Any, barred: frozenset[int]) -> ModelTokenizer:
+    """Cut phrases as `tokenize` and `ids` cut texts, without `barred` tokens."""
+    spell = IdSpeller(ids, barred=barred, variants=ways_behind_space)
+    # Tokenizers that know no space spell nothing behind one.
+    other = IdSpeller(ids, barred=barred, variants=case_variants)
+    cut = partial(_cut_behind_space, tokenize)
+    return ModelTokenizer(cut, partial(_first_spelt, spell, other))
+
+
+def _cut_behind_space(tokenize: Any, text: str) -> list[str]:
     """Cut a text as models write it: byte-level tokenizers put the space into it."""
-    names = tokenizer.tokenize(text)
+    names = tokenize(text)
     if names and names[0].startswith(WORD_START):
         return names
-    return tokenizer.tokenize(f" {text}")
+    return tokenize(f" {text}")
 
 
 def _first_spelt(spell: Any, other: Any, phrases: Sequence[str]) -> list[list[Ids]]:
     pairs = zip(spell(phrases), other(phrases), strict=True)
     return [ways or others for ways, others in pairs]
+
+
+def dim_of(config: Any) -> int:
+    """D of the frames of a model of Transformers."""
+    return int(getattr(config, "d_model", None) or config.hidden_size)
 
 
 class HfAttentionModel:
@@ -110,12 +124,9 @@ class HfAttentionModel:
         marks = {i for i in marks if i < size}
         self.neutral = frozenset((marks | unnamed) - {self.eos})
         barred = self.neutral | {self.eos} | {i for i in names if i >= size}
-        cut = partial(_cut_behind_space, tokenizer_of(tokenizer))
-        ids = ids_of(tokenizer)
-        spell = IdSpeller(ids, barred=barred, variants=ways_behind_space)
-        # Tokenizers that know no space spell nothing behind one.
-        other = IdSpeller(ids, barred=barred, variants=case_variants)
-        self.tokenizer = ModelTokenizer(cut, partial(_first_spelt, spell, other))
+        self.tokenizer = phrase_tokenizer(
+            tokenizer_of(tokenizer).tokenize, ids_of(tokenizer), frozenset(barred)
+        )
         first: Any = getattr(model.config, "decoder_start_token_id", None)
         if prompt is None and first is None:
             raise OptionError("no decoder_start_token_id, expected prompt=")
@@ -167,6 +178,15 @@ class HfAttentionModel:
         counts = mask.long().sum(1).tolist()
         return [row[:count] for row, count in zip(frames, counts, strict=True)]
 
+    def num_heard(self, frames: Tensor) -> int:
+        """Frames of the audio among those of a Whisper, as its encoder marks them."""
+        marks = (
+            frames[:, dim_of(self.model.config) :]
+            if self._is_whisper
+            else frames[:, :0]
+        )
+        return int(marks.sum()) if marks.shape[1] else len(frames)
+
     @property
     def _is_whisper(self) -> bool:
         return getattr(self.model.config, "model_type", "") == "whisper"
@@ -186,6 +206,10 @@ class HfAttentionModel:
             expected = "expected one: this decoder takes no mask"
             raise ShapeError(f"{lengths.tolist()} frames, {expected}")
         frames = frames.to(self._outputs.weight.dtype)
+        if self._is_whisper:
+            frames = frames[
+                :, :, : dim_of(self.model.config)
+            ].contiguous()  # without marks
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         state = DecoderState.of(cache, frames, lengths)
         if not self._takes_mask:

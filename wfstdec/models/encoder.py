@@ -23,6 +23,7 @@ import numpy as np
 
 from wfstdec.audio.samples import checked_peak
 from wfstdec.errors import (
+    AudioLengthError,
     FormatError,
     LogprobError,
     ModelError,
@@ -56,6 +57,9 @@ class EncoderSpec:
     # frames [T, D], which the decoder gives to the model's net
     family: str = "ctc"
     frame_dim: int = 0  # D of frames
+    # Seconds that the encoder always hears, silence behind what is shorter: the last
+    # number of a frame is then 1 within the audio, else 0. 0: it hears the audio alone
+    window_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("frame_shift_s", "sample_rate", "max_batch"):
@@ -91,6 +95,7 @@ class ModelOptions:
     threads: int = 1  # Of onnxruntime
     max_batch: int = 1  # Utterances at once
     head: str | None = None  # "ctc" or "transducer", of a hybrid model
+    language: str | None = None  # Of attention models, such as "en"
 
     def spec(
         self,
@@ -190,6 +195,13 @@ class BatchEncoder:
         """Implement `Encoder.encode`."""
         found: list[np.ndarray] = [np.zeros(0)] * len(waveforms)
         shortest = SHORTEST_S * self.spec.sample_rate
+        shift = self.spec.frame_shift_s * self.spec.sample_rate
+        if longest := self.spec.window_s * self.spec.sample_rate:
+            for i, one in enumerate(waveforms):
+                if len(one) > longest:
+                    what = f"{len(one) / self.spec.sample_rate:.2f} s of audio"
+                    expected = f"expected at most {self.spec.window_s:g} s; cut it"
+                    raise AudioLengthError(f"{what}, {expected}", i)
         given = [checked_waveform(waveform, int(shortest)) for waveform in waveforms]
         for group in self._batches([len(one) for one in given]):
             lengths = np.array([len(given[i]) for i in group])
@@ -199,8 +211,11 @@ class BatchEncoder:
             for i, rows in zip(group, self._run(batch, lengths), strict=True):
                 found[i] = checked_rows(rows, self.spec, self._logits)
                 size = len(waveforms[i])
+                if longest:
+                    within = np.arange(len(found[i])) < np.ceil(size / shift)
+                    found[i] = np.column_stack([found[i], within.astype(np.float32)])
+                    continue
                 if size < shortest:
-                    shift = self.spec.frame_shift_s * self.spec.sample_rate
                     found[i] = found[i][: -int(-size // shift)]
                 check_frames(len(found[i]), size, self.spec)
         return found

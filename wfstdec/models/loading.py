@@ -38,7 +38,13 @@ from wfstdec.models.onnx_asr_models import (
     open_session,
     takes_waveforms,
 )
-from wfstdec.models.speech import load_transducer, parts_of
+from wfstdec.models.speech import (
+    NEMO_ATTENTION,
+    family_of_files,
+    is_seq2seq,
+    load_transducer,
+    parts_of,
+)
 from wfstdec.models.streaming_onnx import load_streaming_onnx, streaming_form
 from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import load_tokens
@@ -100,11 +106,13 @@ def load_model(
     threads: int = 1,
     max_batch: int = 1,
     head: str | None = None,
+    language: str | None = None,
 ) -> Encoder:
     """Load a model: audio at its sample rate to log-probs, or to an encoder's frames.
 
-    A CTC model makes log-probs, for `WfstDecoder` and others. A transducer is a
-    `SpeechModel`, for `TransducerDecoder`: its `spec.family` says so.
+    A CTC model makes log-probs, for `WfstDecoder` and others. A transducer or an
+    attention model is a `SpeechModel`, for `TransducerDecoder` or `AttentionDecoder`:
+    its `spec.family` says so.
 
     Args:
         model: An ONNX file, a folder of a model, `"hama"`, `"module:function"`, or a
@@ -121,6 +129,7 @@ def load_model(
         max_batch: Utterances at once: more than one gains nothing on a CPU.
         head: `"ctc"` or `"transducer"`, of a folder that has both; None takes the
             transducer.
+        language: Of an attention model, such as `"de"`; None is English.
 
     Raises:
         ModelError: It is of no kind, or lacks information; names the missing argument.
@@ -129,7 +138,8 @@ def load_model(
         OptionError: No such kind.
     """
     given = ModelOptions(
-        tokens, blank, frame_shift_s, sample_rate, logits, threads, max_batch, head
+        *(tokens, blank, frame_shift_s, sample_rate, logits, threads, max_batch, head),
+        language,
     )
     if head not in (None, *HEADS):
         raise OptionError(f"head={head!r}, expected one of {', '.join(HEADS)}")
@@ -157,10 +167,16 @@ def _load(model: Any, given: ModelOptions, kind: str | None = None) -> Encoder:
 def family_of(model: Any, head: str | None = None) -> str:
     """The `EncoderSpec.family` of a model, by the names of its files."""
     if isinstance(model, str | os.PathLike) and head != "ctc":
-        parts = parts_of(Path(os.fspath(model)))
-        if "joiner" in parts or "decoder_joint" in parts:
-            return "transducer"
-    return "ctc"
+        path = Path(os.fspath(model))
+        known = "attention" if is_seq2seq(read_json(path / "config.json")) else "ctc"
+        return family_of_files(path) or known
+    return "attention" if _is_attention_pair(model) else "ctc"
+
+
+def _is_attention_pair(model: Any) -> bool:
+    is_pair = isinstance(model, tuple) and len(model) == 2
+    config = getattr(model[0], "config", None) if is_pair else None
+    return bool(getattr(config, "is_encoder_decoder", False))
 
 
 def _mapped(found: _ModelSource) -> Encoder | None:
@@ -231,6 +247,21 @@ def _transducer(found: _ModelSource) -> Encoder | None:
     return model
 
 
+def _attention(found: _ModelSource) -> Encoder | None:
+    if found.path is None or found.given.head is not None:
+        return None
+    if family_of_files(found.path) != "attention":
+        return None
+    with needs(f"{found.path}: attention models need torch", ": pip install torch"):
+        from wfstdec.models.attention_folders import load_attention
+    return load_attention(found.path, found.given)
+
+
+def _nemo_attention(found: _ModelSource) -> Encoder | None:
+    config = read_json(found.folder / "config.json") if found.folder else {}
+    return _attention(found) if config.get("model_type") == NEMO_ATTENTION else None
+
+
 def _streaming_onnx(found: _ModelSource) -> Encoder | None:
     if found.onnx is None or (form := streaming_form(found.session)) is None:
         return None
@@ -259,6 +290,39 @@ def _onnx(found: _ModelSource) -> Encoder | None:
     return load_waveform_onnx(found.onnx, found.session, found.given)
 
 
+def _has_weights(path: Path | None) -> bool:
+    return path is not None and any(any(path.glob(form)) for form in _WEIGHTS)
+
+
+def _transformers_attention(found: _ModelSource) -> Encoder | None:
+    """A pair of a model and its processor, or a folder."""
+    model, path = found.model, found.folder
+    if not _is_attention_pair(model):
+        if path is None or not _has_weights(path):
+            return None
+        if not is_seq2seq(read_json(path / "config.json")):
+            return None
+        model = _pretrained(path, "AutoModelForSpeechSeq2Seq", "AutoProcessor")
+    from wfstdec.models.attention_folders import load_hf_attention
+
+    network, processor = model
+    return load_hf_attention(network, processor, found.given)
+
+
+def _pretrained(path: Path, *classes: str) -> list[Any]:
+    """Objects of Transformers in a folder."""
+    advice = ": pip install transformers torch"
+    with needs(f"{path}: a model of Transformers needs it", advice):
+        import transformers
+    try:
+        return [
+            getattr(transformers, name).from_pretrained(path, local_files_only=True)
+            for name in classes
+        ]
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise FormatError(f"{path}: Transformers cannot load it ({error})") from error
+
+
 def _transformers(found: _ModelSource) -> Encoder | None:
     """A pair of a model and its processor, or a folder."""
     given, path = found.given, found.folder
@@ -268,21 +332,13 @@ def _transformers(found: _ModelSource) -> Encoder | None:
         return None
     config = read_json(path / "config.json")
     is_ctc = any("ForCTC" in name for name in config.get("architectures") or ())
-    if not is_ctc or not any(any(path.glob(form)) for form in _WEIGHTS):
+    if not is_ctc or not _has_weights(path):
         return None
-    advice = ": pip install transformers torch"
-    with needs(f"{path}: a model of Transformers needs it", advice):
-        import transformers
-    local = {"local_files_only": True}
-    try:
-        model = transformers.AutoModelForCTC.from_pretrained(path, **local)
-        features = transformers.AutoFeatureExtractor.from_pretrained(path, **local)
-        tokenizer = None
-        if given.tokens is None:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise FormatError(f"{path}: Transformers cannot load it ({error})") from error
-    return _transformers_encoder(model, features, tokenizer, given)
+    classes = ["AutoModelForCTC", "AutoFeatureExtractor"]
+    if given.tokens is None:
+        classes.append("AutoTokenizer")
+    parts = [*_pretrained(path, *classes), None]
+    return _transformers_encoder(parts[0], parts[1], parts[2], given)
 
 
 def _transformers_encoder(
@@ -463,6 +519,12 @@ _KINDS = (
     Kind("mapped", "a .json file that names a model and what its tokens are", _mapped),
     Kind("hama", "the name of that package", _hama),
     Kind(
+        "transformers-attention",
+        "a folder with config.json of a ...ForConditionalGeneration and its weights, "
+        "or (model, processor)",
+        _transformers_attention,
+    ),
+    Kind(
         "transformers",
         "a folder with config.json of a ...ForCTC and its weights, or (model, "
         "processor)",
@@ -472,6 +534,18 @@ _KINDS = (
         "onnx-transducer",
         "a folder with ONNX files of encoder, decoder and joiner, or decoder_joint",
         _transducer,
+    ),
+    Kind(
+        "nemo-attention",
+        "a folder with encoder-model.onnx, decoder-model.onnx, and config.json of "
+        f"{NEMO_ATTENTION}",
+        _nemo_attention,
+    ),
+    Kind(
+        "onnx-attention",
+        "a folder with ONNX files of encoder and decoder, as Optimum or sherpa-onnx "
+        "export Whisper, Moonshine and Canary",
+        _attention,
     ),
     Kind(
         "streaming-onnx",

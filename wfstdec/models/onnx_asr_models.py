@@ -8,7 +8,7 @@ Inputs and outputs are recognised by rank and type, never by name.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -209,6 +209,20 @@ def load_onnx_asr(
     shift = model.window_step * model._subsampling_factor
     spec = given.spec(str(folder), names, blank, shift, rate)
     return BatchEncoder(spec, partial(_run_onnx_asr, model))
+
+
+def whisper_features(bins: int, threads: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Make what turns samples [N] into features [1, bins, 3000] of 30 s."""
+    advice = ": pip install onnx-asr==0.12.0 onnxruntime"
+    with needs("features of Whisper need onnx-asr", advice):
+        from onnx_asr.loader import Manager
+    make = Manager(_session_options(threads), _PROVIDERS)._create_preprocessor
+    preprocessor = make(f"whisper{bins}")
+
+    def features(samples: np.ndarray) -> np.ndarray:
+        return preprocessor(samples[None], np.array([len(samples)]))[0]
+
+    return features
 
 
 def _run_onnx_asr(

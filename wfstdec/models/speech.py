@@ -10,7 +10,7 @@ The files of a folder are recognised by their names, their layouts by their inpu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from wfstdec.models.encoder import (
 from wfstdec.models.onnx_asr_models import metadata, open_session
 from wfstdec.models.streaming_onnx import (
     RATE,
-    Features,
     KaldiFbank,
     NemoFbank,
     StreamingOnnx,
@@ -37,7 +36,11 @@ from wfstdec.models.streaming_onnx import (
 from wfstdec.text.lexicon import tokenizer_beside
 from wfstdec.text.tokens import BLANK_NAME, token_table
 
-_PART = re.compile(r"decoder_joint|encoder|decoder|joiner")
+_PART = re.compile(
+    "decoder_joint|decoder_model_merged|decoder_with_past|uncached_decode|"
+    "cached_decode|encoder|decoder|joiner|preprocess|encode"
+)
+_PRECISION = re.compile(r"[._](int8|uint8|fp16|q4f16|q4|bnb4|quantized)$")
 _FEATURES_S = 0.01
 _NEMO_STRIDE, _ICEFALL_STRIDE = 8, 4
 
@@ -85,21 +88,63 @@ def parts_of(path: Path | None) -> dict[str, Path]:
         return {}
     folder = path.parent if path.is_file() else path
     found: dict[str, list[Path]] = {}
-    for file in sorted(folder.glob("*.onnx")):
+    for file in sorted(folder.glob("*.onnx")) or sorted(folder.glob("onnx/*.onnx")):
         if named := _PART.findall(file.name):
-            found.setdefault(named[-1], []).append(file)
+            part = {"encode": "encoder"}.get(named[-1], named[-1])
+            found.setdefault(part, []).append(file)
     if path.is_file() and not any(path in files for files in found.values()):
         return {}
-    wants_int8 = path.is_file() and ".int8" in path.name
+
+    def precision(file: Path) -> str:
+        named = _PRECISION.search(file.stem)
+        return named[1] if named and file.suffix == ".onnx" else ""
+
     parts = {}
     for part, files in found.items():
         some = [path] if path in files else files
-        alike = [one for one in some if (".int8" in one.name) == wants_int8] or some
+        alike = [one for one in some if precision(one) == precision(path)] or some
         if len(alike) > 1:
             names = ", ".join(one.name for one in alike)
             raise ModelError(f"{folder}: found {names}, expected one {part}")
         parts[part] = alike[0]
     return parts
+
+
+DECODERS = {"decoder", "decoder_model_merged", "decoder_with_past"}
+DECODERS |= {"uncached_decode", "cached_decode"}
+
+
+def family_of_files(path: Path) -> str | None:
+    """The family of an export in parts, by the names of its files; None for others."""
+    parts = parts_of(path)
+    if {"joiner", "decoder_joint"} & parts.keys():
+        return "transducer"
+    folder = path.parent if path.is_file() else path
+    files = [path] if path.is_file() else folder.glob("*beamsearch*.onnx")
+    if DECODERS & parts.keys() or any("beamsearch" in file.name for file in files):
+        return "attention"
+    is_attention = parts and is_seq2seq(read_json(folder / "config.json"))
+    return "attention" if is_attention else None
+
+
+def is_seq2seq(config: Mapping[str, Any]) -> bool:
+    """Tell whether a `config.json` is of an attention model."""
+    names = config.get("architectures") or ()
+    is_nemo = config.get("model_type") == NEMO_ATTENTION
+    return is_nemo or any("ForConditionalGeneration" in name for name in names)
+
+
+NEMO_ATTENTION = "nemo-conformer-aed"
+"""Of `config.json` of Canary, as onnx-asr has it."""
+
+
+def folder_of(parts: dict[str, Path], needed: Sequence[str]) -> Path:
+    """The folder of the files of a model; an error where one of `needed` is missing."""
+    folder = next(iter(parts.values())).parent
+    if missing := [part for part in needed if part not in parts]:
+        names = ", ".join(parts[part].name for part in needed if part in parts)
+        raise ModelError(f"{folder}: found {names}, expected a file of {missing[0]}")
+    return folder
 
 
 def load_transducer(path: Path, given: ModelOptions) -> SpeechModel | None:
@@ -114,10 +159,7 @@ def load_transducer(path: Path, given: ModelOptions) -> SpeechModel | None:
         needed = ["encoder", "decoder", "joiner"]
     else:
         return None
-    folder = parts[needed[-1]].parent
-    if missing := [part for part in needed if part not in parts]:
-        names = ", ".join(parts[part].name for part in needed if part in parts)
-        raise ModelError(f"{folder}: found {names}, expected a file of {missing[0]}")
+    folder = folder_of(parts, needed)
     with needs(f"{folder}: transducers need torch", ": pip install torch"):
         from wfstdec.models.transducers import OnnxTransducer
 
@@ -147,35 +189,38 @@ def load_transducer(path: Path, given: ModelOptions) -> SpeechModel | None:
     )
     if form is not None:
         return StreamingSpeechModel(StreamingOnnx(encoder, form, spec), net)
-    features = _nemo_features(own, net.input_dim) if is_nemo else _kaldi
+    features = nemo_features(own, net.input_dim) if is_nemo else _kaldi
     return SpeechModel(BatchEncoder(spec, _frames_of(net, features)), net)
 
 
-def _kaldi() -> tuple[Features, bool]:
-    return KaldiFbank(1, -400), False
+def _kaldi(samples: np.ndarray) -> np.ndarray:
+    return KaldiFbank(1, -400).whole(samples)
 
 
-def _nemo_features(own: Any, bins: int) -> Callable[[], tuple[Any, bool]]:
-    normalized = own.get("normalize_type", "per_feature") == "per_feature"
-    return lambda: (NemoFbank(bins, 0), normalized)
+def nemo_features(own: Any, bins: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Make what turns samples into NeMo's features, as metadata have them."""
+
+    def features(samples: np.ndarray) -> np.ndarray:
+        some = NemoFbank(bins, 0).whole(samples)
+        if own.get("normalize_type", "per_feature") != "per_feature":
+            return some
+        # Over the utterance, as NeMo does.
+        return (some - some.mean(0)) / (some.std(0, ddof=1) + 1e-5)
+
+    return features
 
 
-def _frames_of(net: Any, features: Callable[[], tuple[Any, bool]]) -> Any:
+def _frames_of(net: Any, features: Callable[[np.ndarray], np.ndarray]) -> Any:
     """The `run` of a `BatchEncoder`: features of each utterance, then the encoder."""
     import torch
 
     def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
-        rows = []
-        for samples, length in zip(batch, lengths, strict=True):
-            fbank, normalized = features()
-            some = fbank.whole(samples[:length])
-            if normalized:  # over the utterance, as NeMo does
-                some = (some - some.mean(0)) / (some.std(0, ddof=1) + 1e-5)
-            rows.append(torch.from_numpy(some))
+        pairs = zip(batch, lengths, strict=True)
+        rows = [torch.from_numpy(features(samples[:size])) for samples, size in pairs]
         sizes = torch.tensor([len(some) for some in rows])
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         frames, counts = net.encode(padded, sizes)
-        pairs = zip(frames.numpy(), counts.tolist(), strict=True)
-        return [some[:count] for some, count in pairs]
+        found = zip(frames.numpy(), counts.tolist(), strict=True)
+        return [some[:count] for some, count in found]
 
     return run

@@ -286,6 +286,39 @@ def _find_blank(names: tuple[str, ...], blank: int | str | None) -> int:
     return token
 
 
+def _is_printed(byte: int) -> bool:
+    return 33 <= byte <= 126 or 161 <= byte <= 172 or byte >= 174
+
+
+_UNPRINTED = [byte for byte in range(256) if not _is_printed(byte)]
+_BYTES = {256 + i: byte for i, byte in enumerate(_UNPRINTED)}
+_BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
+
+
+def byte_texts(names: Sequence[str]) -> tuple[str, ...] | None:
+    """The bytes of tokens as Latin-1, a space for U+2581; None where no token is bytes.
+
+    Byte-level BPE has a letter for each byte, `Ġ` for the space. SentencePiece has
+    tokens `<0xC3>` next to its pieces.
+    """
+    if any(name.startswith("Ġ") for name in names):
+        texts = (name.translate(_BYTES) for name in names)
+        return tuple(one if max(one) < "Ā" else "" for one in texts)
+    if not any(map(_BYTE_PIECE.fullmatch, names)):
+        return None
+    found = []
+    for name in names:
+        byte = _BYTE_PIECE.fullmatch(name)
+        text = name.replace("\u2581", " ").encode().decode("latin-1")
+        found.append(chr(int(byte[1], 16)) if byte else text)
+    return tuple(found)
+
+
+def byte_name(text: bytes) -> str:
+    """The name of a token of bytes in byte-level BPE."""
+    return text.decode("latin-1").translate({byte: i for i, byte in _BYTES.items()})
+
+
 Ids = tuple[int, ...]
 _MARK = re.compile(r"<.*>|\[.*\]")
 """Added tokens that are no speech: `<|0.02|>`, `<<ST_1>>`, `[NOISE]`."""

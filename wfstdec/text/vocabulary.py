@@ -37,6 +37,7 @@ class OpenSpelling:
     texts: tuple[str, ...]  # What each of the V tokens adds to the text
     begins: np.ndarray  # bool [V], tokens that may begin an open word
     extends: np.ndarray  # bool [V], tokens that may follow inside one
+    is_bytes: bool = False  # Whether texts are bytes of UTF-8, as Latin-1
 
     @property
     def is_spelled(self) -> bool:
@@ -46,7 +47,14 @@ class OpenSpelling:
     def text(self, tokens: Sequence[int]) -> str:
         """Spell an open word; empty if its tokens spell nothing."""
         text = "".join(self.texts[token] for token in tokens)
+        if self.is_bytes:
+            return decoded(text).strip()
         return text if self.is_spelled else f"<{text.rstrip()}>"
+
+
+def decoded(text: str) -> str:
+    """A text from its bytes as Latin-1; a character that is cut off is U+FFFD."""
+    return text.encode("latin-1").decode("utf-8", "replace")
 
 
 def open_spelling(

@@ -27,8 +27,13 @@ from wfstdec.search.paths.tokens import (
     Paths,
 )
 from wfstdec.text.lexicon import WORD_START, word_ids
-from wfstdec.text.tokens import EPSILON
-from wfstdec.text.vocabulary import OovWords, OpenSpelling, Pronunciations, Vocabulary
+from wfstdec.text.tokens import EPSILON, byte_texts
+from wfstdec.text.vocabulary import (
+    OovWords,
+    OpenSpelling,
+    Pronunciations,
+    Vocabulary,
+)
 
 ALIGNED, ENDS, BARE = range(3)
 """Where the labels of words are: anywhere in a word, at its end; there are none."""
@@ -126,7 +131,8 @@ class Cutter:
         if kind == BARE and spelling and not any(" " in x for x in spelling.texts):
             texts = zip(spelling.texts, filler.tolist(), strict=True)
             encoded = ["" if skip else text for text, skip in texts]
-            pieces = [text.encode("utf-8", "surrogatepass") for text in encoded]
+            how = ("latin-1",) if spelling.is_bytes else ("utf-8", "surrogatepass")
+            pieces = [text.encode(*how) for text in encoded]
             splits = np.cumsum([0, *map(len, pieces)])
             characters = np.frombuffer(b"".join(pieces) + b" ", np.uint8)
             self._pieces = characters, splits, spelling.begins | filler
@@ -172,11 +178,9 @@ class Cutter:
 
     def _spelled(self, tokens: np.ndarray, splits: np.ndarray) -> list[str]:
         written, ends = write_texts(self._pieces, tokens, splits)
-        data = written.tobytes()
-        return [
-            data[a:b].decode("utf-8", "surrogatepass")
-            for a, b in pairwise(ends.tolist())
-        ]
+        is_bytes = self._spelling is not None and self._spelling.is_bytes
+        data, errors = written.tobytes(), "replace" if is_bytes else "surrogatepass"
+        return [data[a:b].decode("utf-8", errors) for a, b in pairwise(ends.tolist())]
 
     def timed(self, words: Words, path: int) -> list[Word]:
         """The words of a path."""
@@ -298,14 +302,18 @@ class Cutter:
 def _spelling_of_bare(vocabulary: Vocabulary) -> OpenSpelling:
     """Texts of bare tokens, and which begin words: all, pieces with a mark, or none."""
     names = vocabulary.tokens.names
-    marked = np.array([name.startswith(WORD_START) for name in names])
     none = np.zeros(len(names), np.bool_)
     if vocabulary.separators:
         return OpenSpelling("letters", names, none, none)
+    # Pieces of several languages that are alike have their number behind them.
+    names = tuple(name.removesuffix(f"<{i}>") or name for i, name in enumerate(names))
+    as_bytes = byte_texts(names)
+    mark, texts = (WORD_START, names) if as_bytes is None else (" ", as_bytes)
+    marked = np.array([text.startswith(mark) for text in texts])
     if not marked.any():
         return OpenSpelling("letters", names, ~none, none)
-    texts = tuple(name.removeprefix(WORD_START) for name in names)
-    return OpenSpelling("pieces", texts, marked, none)
+    texts = tuple(text.removeprefix(mark) for text in texts)
+    return OpenSpelling("pieces", texts, marked, none, as_bytes is not None)
 
 
 _ALIGNERS: WeakCache[Vocabulary, Cutter] = WeakCache(
