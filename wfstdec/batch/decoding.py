@@ -47,9 +47,9 @@ from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.lattice import confidences_of, hypotheses_of, nbest_texts
+from wfstdec.text.display import examples
+from wfstdec.text.display import named as named
 from wfstdec.text.files import PathLike, digest
-
-_NAMED_AT_MOST = 5
 
 
 class BoostLists:
@@ -205,7 +205,7 @@ def decode_file(
         # Most often ids of another form.
         warnings.warn(
             f"{len(unused)} boost lists are for utterances that {logprobs.path} does "
-            f"not have: {named(unused, ', ')}",
+            f"not have: {examples(unused)}",
             BoostWarning,
             stacklevel=2,
         )
@@ -479,12 +479,6 @@ class Tally:
         """Counts of kept and failed utterances, for the end of a line; often empty."""
         kept = f"; {self.num_kept} kept from an earlier run" if self.num_kept else ""
         return kept + (f"; {len(self.failures)} left out" if self.failures else "")
-
-
-def named(utterances: Sequence[str], between: str = " ") -> str:
-    """Name the first few of some utterances."""
-    more = ["..."] if len(utterances) > _NAMED_AT_MOST else []
-    return between.join([*utterances[:_NAMED_AT_MOST], *more])
 
 
 @dataclass

@@ -8,6 +8,7 @@ html_table([["the", 0.1]], ["word", "start_s"], caption="the")
 import html
 import reprlib
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 _REPR = reprlib.Repr()
@@ -21,10 +22,14 @@ def few(names: Sequence[Any], most: int = 4) -> str:
     return examples(map(repr, names[: most + 1]), most)
 
 
-def examples(texts: Iterable[str], most: int = 5) -> str:
+def examples(texts: Iterable[str], most: int = 5, between: str = ", ") -> str:
     """The first few of some texts, and whether there are more."""
     listed = list(texts)
-    return ", ".join([*listed[:most], *(["..."] if len(listed) > most else [])])
+    return between.join([*listed[:most], *(["..."] if len(listed) > most else [])])
+
+
+named = partial(examples, between=" ")
+"""The first few of some ids or words."""
 
 
 def html_table(
