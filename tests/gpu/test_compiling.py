@@ -28,8 +28,7 @@ VARIANTS = {
     "halves": PLAIN._replace(logprob_type=FLOAT16).macros,
     "phrases": PLAIN._replace(phrases=True).macros,
     "phrases, bfloat16": PLAIN._replace(phrases=True, logprob_type=BFLOAT16).macros,
-    "min_active": PLAIN._replace(min_active=True).macros,
-    "min_active, mixed": PLAIN._replace(min_active=True, logprob_type=MIXED).macros,
+    "mixed": PLAIN._replace(logprob_type=MIXED).macros,
     "times": PLAIN._replace(times=True).macros,
     "lattices": PLAIN._replace(lattices=True).macros,
     "lattices, phrases": PLAIN._replace(lattices=True, phrases=True).macros,
@@ -80,7 +79,7 @@ def test_a_variant_leaves_out_what_it_is_not_compiled_for():
     everything, _ = compiled("sm_90", "all")
     plain, _ = compiled("sm_90", "plain")
     phrases, _ = compiled("sm_90", "phrases")
-    assert instructions(plain) < 0.6 * instructions(everything)
+    assert instructions(plain) < 0.75 * instructions(everything)
     assert instructions(plain) < instructions(phrases) < instructions(everything)
     assert "clock64" not in everything
     assert "%clock64" in compiled("sm_90", "times of all")[0]

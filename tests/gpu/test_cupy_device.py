@@ -158,8 +158,6 @@ def test_what_a_batch_does_not_have_is_not_in_its_kernels(cupy):
     assert len(module.cuda.nvrtc.compiled) == 2
     decoder.decode([array_of(x.astype(np.float16))])
     assert len(module.cuda.nvrtc.compiled) == 3
-    decoder.with_options(min_active=2).decode([x])
-    assert len(module.cuda.nvrtc.compiled) == 4
 
 
 def test_log_probs_of_the_host_go_by_pinned_memory_that_is_kept(cupy):

@@ -9,11 +9,11 @@ goes to the lower graph state, then to the lower boost state.
     start:  frontier = {(0, start of the phrases): +0.0}; close(frontier, cutoff =
             beam); re-base
     frame:  kept    = entries with cost <= beam; if there are more, the max_active
-                      least (ties: lower state); if fewer, the min_active least
+                      least (ties: lower state)
             next    = per emitting arc of kept: ((cost + lm_scale * arc.cost) + extras)
                       + acoustic_scale * -logprob; per state keep the least
                       (cost, arc, source boost state)
-            cutoff  = least of next + beam; raised to the min_active-th least of next
+            cutoff  = least of next + beam
                       where fewer survive; what is not finite or above it is dropped;
                       none left: the utterance ends here
             close(next, cutoff); trace nodes; re-base
@@ -175,12 +175,6 @@ class ReferenceSearch:
             self._died = self._frames
             return
         cutoff = min(F(min(reached.values()).cost + beam), NO_CUTOFF)
-        # `min_active` is counted among what emitting arcs reach: epsilon arcs come
-        # after.
-        survivors = sum(entry.cost <= cutoff for entry in reached.values())
-        if survivors < self._options.min_active:
-            least = sorted(entry.cost for entry in reached.values())
-            cutoff = max(cutoff, least[: self._options.min_active][-1])
         reached = {key: e for key, e in reached.items() if e.cost <= cutoff}
         # The cutoff is that of emitting arcs: epsilon arcs do not move it.
         self._close(reached, cutoff)
@@ -197,8 +191,6 @@ class ReferenceSearch:
         bound = options.max_active is not None and len(kept) > options.max_active
         if bound:
             kept = kept[: options.max_active]
-        if len(kept) < options.min_active:
-            kept = ranked[: options.min_active]
         self._costs = {key: cost for cost, key in kept}
         if bound and options.beam_delta is not None:
             return min(self._beam, F(kept[-1][0] + F(options.beam_delta)))

@@ -21,7 +21,6 @@ def test_defaults():
     assert dataclasses.asdict(WfstOptions()) == {
         "beam": 13.0,
         "max_active": 7000,
-        "min_active": 0,
         "acoustic_scale": 1.0,
         "lm_scale": 1.0,
         "word_insertion": 0.0,
@@ -44,7 +43,6 @@ def test_options_stay_as_they_are():
 GOOD = {
     "beam": [0, 0.5, 1e6, INF, np.float32(3), np.int64(3)],
     "max_active": [1, 2**31 - 1, None, np.int32(5), np.uint64(5)],
-    "min_active": [0, 7000, np.int16(7)],
     "acoustic_scale": [0, 1e-30, 1e6],
     "lm_scale": [0, 1e-30, 1e6],
     "word_insertion": [-1e6, 0, 1e6],
@@ -58,7 +56,6 @@ GOOD = {
 BAD = {
     "beam": ([-1e-9, -INF, NAN, 1e7, None, "3", [3]], "a number of nats, 0 to"),
     "max_active": ([0, -1, 2.5, 3.0, INF, 2**31, 2**70, "3"], "1 to 2147483647, or"),
-    "min_active": ([-1, 7001, 2.5, None, "3"], "0 to max_active (7000)"),
     "acoustic_scale": ([-0.1, NAN, INF, 1e39, None, "1"], "0 to 1e+06"),
     "lm_scale": ([-0.1, NAN, INF, 1e39, None, "1"], "0 to 1e+06"),
     "word_insertion": ([NAN, INF, -INF, 1e39, None], "a number of nats, -1e+06 to"),
@@ -102,13 +99,6 @@ def test_what_is_out_of_range(name, value):
     with pytest.raises(OptionError) as error:
         WfstOptions(**{name: value})
     assert str(error.value).startswith(f"{name}={value!r}, expected {BAD[name][1]}")
-
-
-def test_min_active_has_max_active_as_its_limit():
-    WfstOptions(max_active=5, min_active=5)
-    WfstOptions(max_active=None, min_active=10_000)
-    with pytest.raises(OptionError, match=r"min_active=6, expected 0 to .* \(5\)"):
-        WfstOptions(max_active=5, min_active=6)
 
 
 @pytest.mark.parametrize(

@@ -415,7 +415,7 @@ def test_values_that_are_none(server, speech):
         ("boosts", '{"a": 1, "a": 2}', "once"),
         ("boosts", "[" * 100_000, "JSON"),
         ("boosts", '"quilter"', "list"),
-        ("keywords[]", " ", "keyterm"),
+        ("keywords[]", " ", "a string of words"),
     ):
         answer = post(server, recording, **{name: value})
         error = error_of(answer)

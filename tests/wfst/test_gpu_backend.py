@@ -214,7 +214,7 @@ def test_phrases_at_the_end_of_a_search_that_died():
     for i in range(60):
         rng = np.random.default_rng(i)
         graph, options, batch, boosts = draw(rng, num_states=12)
-        options = dataclasses.replace(options, max_active=3, min_active=0)
+        options = dataclasses.replace(options, max_active=3)
         for x in batch:
             x[len(x) // 2 :] = -np.inf
         boosts = [

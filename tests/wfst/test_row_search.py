@@ -219,42 +219,18 @@ def test_an_epsilon_arc_from_two_boost_states_is_that_from_the_lower_one():
     assert [graph.words[i] for i in found[0].tokens.label] == ["C", "B"]
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.share(keep=1)
-def test_the_fewest_states_are_the_specification(seed):
-    """Narrow beams, where `min_active` raises the cutoff in most frames; few values."""
-    raised = 0
-    for i in range(60):
-        rng = np.random.default_rng([seed, i, 2])
-        graph = random_of_kind(rng, KINDS[i % len(KINDS)])
-        few = int(rng.integers(1, 12))
-        options = dataclasses.replace(
-            random_options(rng), beam=float(rng.choice([0, 0.25, 1])), beam_delta=None
-        )
-        options = dataclasses.replace(options, max_active=100, min_active=few)
-        batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (7, 12)]
-        batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
-        reference = ReferenceBackend(graph)
-        expected = [bits(search(reference, options, x)) for x in batch]
-        backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
-        found = backend.decode_group(batch, options, NO_BOOSTS, CallBudget())
-        assert list(map(bits, found)) == expected, (seed, i)
-        without = dataclasses.replace(options, min_active=0)
-        raised += expected != [bits(search(reference, without, x)) for x in batch]
-    assert raised > 15
-
-
-@pytest.mark.parametrize("found_wrong", [(0, 491), (1, 576), (2, 435), None])
+@pytest.mark.parametrize("found_wrong", [(2, 435), None])
 def test_ties_of_phrases_behind_shared_hubs(found_wrong):
     """Of an arc from two boost states the lower one wins, from any token of a hub."""
     for one in [found_wrong] if found_wrong else [(3, i) for i in range(40)]:
         rng = np.random.default_rng([*one, 4])
         graph = random_product(rng, int(rng.choice([3, 4])), "compact")
         few = int(rng.integers(1, 5))
+        options = random_options(rng)
+        rng.integers(2)  # the seeds of `found_wrong` need this draw
         options = dataclasses.replace(
-            random_options(rng),
+            options,
             max_active=few,
-            min_active=int(rng.choice([0, few])),
             lm_scale=float(rng.choice([0, 1])),
             beam=float(rng.choice([1, 8])),
         )

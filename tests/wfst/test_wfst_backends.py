@@ -131,16 +131,6 @@ def test_max_active_is_exact_among_equal_costs(name, limit):
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_min_active_goes_beyond_the_beam(name):
-    text = "0 1 a A 0\n0 2 a B 5\n0 3 a C 6\n2 4 b - 0\n3 4 b - 0\n4 0"
-    for min_active, expected in [(0, "A"), (1, "A"), (2, "B"), (3, "B")]:
-        options = WfstOptions(beam=1, max_active=None, min_active=min_active)
-        logprobs = np.zeros((2, 3), np.float32)
-        (hyp,) = decoder_of(name, text_graph(text), options).decode([logprobs])
-        assert hyp.text == expected, min_active
-
-
-@pytest.mark.parametrize("name", BACKENDS)
 def test_blank_options(name):
     text = "0 0 _ - 0\n0 1 a A 0\n1 0 _ - 0\n1 0\n0 0"
     p = log([[0.6, 0.4, 0], [0.9, 0.1, 0]])

@@ -146,7 +146,6 @@ BOUNDS = [
     {"max_active": 1},
     {"max_active": 3},
     {"beam": 2.0, "max_active": 4, "beam_delta": 0.5},
-    {"beam": 1.0, "min_active": 3},
 ]
 
 

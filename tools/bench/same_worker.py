@@ -33,8 +33,7 @@ TOPOLOGIES = ("compact", "eesen", "minimal", "compact-selfless")
 WFST = {
     "beam 8": {"beam": 8.0},
     "beam 13": {"beam": 13.0, "max_active": 7000},
-    "few active": {"beam": 13.0, "max_active": 40, "min_active": 10},
-    "many at least": {"beam": 2.0, "min_active": 60},
+    "few active": {"beam": 13.0, "max_active": 40},
     "blanks skipped": {"beam": 10.0, "blank_skip_threshold": 0.95},
     "penalties": {"beam": 10.0, "blank_penalty": 1.25, "word_insertion": -0.7},
     "n-best": {"beam": 10.0, "nbest": 5},

@@ -58,7 +58,7 @@ SEARCH = Program(
 )
 """The WFST search's kernels, to be loaded and not launched: the package that has their
 records needs numba."""
-PLAIN = ("PHRASES", 0), ("MIN_ACTIVE", 0), ("LOGPROB_TYPE", 0)
+PLAIN = ("PHRASES", 0), ("LOGPROB_TYPE", 0)
 """What the search is compiled for most."""
 
 

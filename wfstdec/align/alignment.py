@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 from wfstdec.search.hypothesis import HasWords, Token, Word, seconds, words_as_dicts
 from wfstdec.search.options import MAX_NATS, CheckedOptions, is_between
-from wfstdec.text.display import shortened
+from wfstdec.text.display import short
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Alignment(HasWords):
         fits = "fits" if self.fits else f"{len(self.misfits)} misfits"
         fits += "" if self.reached_end else ", end not reached"
         duration = seconds(self.num_frames, self.frame_shift_s)
-        words = f"{shortened(self.text)}, {len(self.words)} words"
+        words = f"{short(self.text)}, {len(self.words)} words"
         return f"Alignment({words}, {duration:g} s, {fits})"
 
     @property

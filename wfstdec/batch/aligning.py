@@ -10,13 +10,14 @@ import numpy as np
 
 from wfstdec.align.aligner import ForcedAligner
 from wfstdec.align.alignment import Alignment
-from wfstdec.batch.decoding import Tally, fields_of, named, progress_bar, readable
+from wfstdec.batch.decoding import Tally, fields_of, progress_bar, readable
 from wfstdec.errors import InputError
 from wfstdec.io.journal import Restart
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import alignment_writer, format_named, read_text
 from wfstdec.io.subtitles import SubtitleOptions
+from wfstdec.text.display import named
 from wfstdec.text.files import PathLike, digest
 from wfstdec.text.normalize import Pairing
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.core.event import Event, Listener, register
+from numba.core.event import install_timer
 from tqdm import tqdm
 
 from wfstdec.boost.compile import PhraseCompiler
@@ -47,9 +47,9 @@ from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.lattice import confidences_of, hypotheses_of, nbest_texts
+from wfstdec.text.display import examples
+from wfstdec.text.display import named as named
 from wfstdec.text.files import PathLike, digest
-
-_NAMED_AT_MOST = 5
 
 
 class BoostLists:
@@ -205,7 +205,7 @@ def decode_file(
         # Most often ids of another form.
         warnings.warn(
             f"{len(unused)} boost lists are for utterances that {logprobs.path} does "
-            f"not have: {named(unused, ', ')}",
+            f"not have: {examples(unused)}",
             BoostWarning,
             stacklevel=2,
         )
@@ -241,12 +241,12 @@ def decode_all(
             if number == 0:
                 search.warm_up(batch)
             size = len(batch)
-            with _compiling.left_out(summary):
+            with _timed(summary):
                 found = search.leaving_out(batch, fail)
             # One at a time: what reads a lattice may keep it beside the results.
             for (utterance, array), hypotheses in zip(batch, found, strict=True):
                 if lattices is not None:
-                    with _compiling.left_out(summary):
+                    with _timed(summary):
                         try:
                             hypotheses = lattices(utterance, hypotheses)
                         except InputError as error:
@@ -290,35 +290,19 @@ def fields_of(options: Any) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names}
 
 
-class _Compiling(Listener):
-    """Seconds that numba has compiled, one kernel with its parts at a time."""
+@contextmanager
+def _timed(summary: Summary) -> Iterator[None]:
+    """Count the seconds of the decoder in what is done meanwhile, less compiling."""
 
-    def __init__(self) -> None:
-        self.seconds, self._depth, self._began = 0.0, 0, 0.0
-        register("numba:compile", self)
+    def leave_out(seconds: float) -> None:
+        summary.decode_s -= seconds
 
-    def on_start(self, event: Event) -> None:
-        self._depth += 1
-        if self._depth == 1:
-            self._began = time.perf_counter()
-
-    def on_end(self, event: Event) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self.seconds += time.perf_counter() - self._began
-
-    @contextmanager
-    def left_out(self, summary: Summary) -> Iterator[None]:
-        """Count the seconds of the decoder in what is done meanwhile."""
-        compiled, began = self.seconds, time.perf_counter()
-        try:
+    began = time.perf_counter()
+    try:
+        with install_timer("numba:compile", leave_out):
             yield
-        finally:
-            seconds = time.perf_counter() - began - (self.seconds - compiled)
-            summary.decode_s += max(0.0, seconds)
-
-
-_compiling = _Compiling()
+    finally:
+        summary.decode_s += time.perf_counter() - began
 
 
 class _Search(NamedTuple):
@@ -496,12 +480,6 @@ class Tally:
         """Counts of kept and failed utterances, for the end of a line; often empty."""
         kept = f"; {self.num_kept} kept from an earlier run" if self.num_kept else ""
         return kept + (f"; {len(self.failures)} left out" if self.failures else "")
-
-
-def named(utterances: Sequence[str], between: str = " ") -> str:
-    """Name the first few of some utterances."""
-    more = ["..."] if len(utterances) > _NAMED_AT_MOST else []
-    return between.join([*utterances[:_NAMED_AT_MOST], *more])
 
 
 @dataclass

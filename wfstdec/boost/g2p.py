@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 from wfstdec.boost.phrases import Spelling, by_table
 from wfstdec.errors import BoostError, FormatError, OptionError, needs
+from wfstdec.text.display import short
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import WORD_START, Lexicon
 from wfstdec.text.tokens import TokenTable
@@ -267,7 +268,8 @@ def names_of_tokens(given: object, word: str) -> Sequence[str]:
     names = given.split() if isinstance(given, str) else given
     if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise BoostError(
-            f"a pronunciation of {word!r} is {given!r}, expected the names of tokens"
+            f"a pronunciation of {short(word)} is {short(given)}, expected the names "
+            "of tokens"
         )
     return names
 

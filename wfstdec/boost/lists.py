@@ -28,6 +28,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.g2p import names_of_tokens
 from wfstdec.boost.phrases import MAX_WEIGHT, PhraseBoosts
 from wfstdec.errors import BoostError, ShapeError
+from wfstdec.text.display import short
 from wfstdec.text.lexicon import show
 
 
@@ -55,18 +56,21 @@ class BoostEntry:
         text = _checked_text(self.text, "word")
         if self.bonus is not None:
             _check_number(self.bonus, text, "bonus")
-        given = self.pronunciations or ()
+        given = () if self.pronunciations is None else self.pronunciations
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise BoostError(
-                f"pronunciations of {text!r} are {given!r}, expected a list of them"
+                f"pronunciations of {short(text)} are {short(given)}, expected a list "
+                "of them"
             )
         names = tuple(dict.fromkeys(tuple(names_of_tokens(p, text)) for p in given))
         if () in names:
-            raise BoostError(f"a pronunciation of {text!r} is empty, expected tokens")
+            raise BoostError(
+                f"a pronunciation of {short(text)} is empty, expected tokens"
+            )
         if names and " " in text:
             raise BoostError(
-                f"{text!r} has pronunciations and several words, expected an entry for "
-                "each word, and one without pronunciations for the phrase"
+                f"{short(text)} has pronunciations and several words, expected an "
+                "entry for each word, and one without pronunciations for the phrase"
             )
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "pronunciations", names)
@@ -207,16 +211,17 @@ def of_each(boosts: BoostsLike | Sequence, n: int) -> Sequence[BoostsLike]:
 
 def _checked_text(given: object, what: str) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise BoostError(f"boosted {what} {given!r}, expected a string of words")
+        raise BoostError(f"boosted {what} {short(given)}, expected a string of words")
     return " ".join(given.split())
 
 
 def _check_number(number: object, text: str, name: str) -> None:
     numeric = isinstance(number, int | float | np.number)
-    if not (numeric and abs(number) <= MAX_WEIGHT):  # type: ignore[arg-type]
+    is_bool = isinstance(number, bool)  # a list with one hardly meant 1.0
+    if is_bool or not (numeric and abs(number) <= MAX_WEIGHT):  # type: ignore[arg-type]
         unit = " of nats" if name == "bonus" else ""
         raise BoostError(
-            f"{name} {number!r} of {text!r}, expected a number{unit}, "
+            f"{name} {short(number)} of {short(text)}, expected a number{unit}, "
             f"-{MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
         )
 

@@ -224,7 +224,6 @@ _TABLE: dict[str, Any] = {
     "--beam NATS": "beam width in nats; wider is slower and misses less",
     "--beam-size N": "most entries in a frame",
     "--max-active N": "most states in a frame, or none",
-    "--min-active N": "fewest states in a frame, whatever the beam",
     "--token-top-k N": "most tokens that may begin in a frame, by probability; or none",
     "--merge": "alignments of a text: the best, or their sum",
     "--nbest N": "different texts of each utterance",

@@ -52,7 +52,7 @@ class FasterDecoder:
     # A `beam_delta` of None leaves Kaldi's own 0.5. `lm_scale` is in the FST.
 
     def __init__(self, fst: Any, options: WfstOptions) -> None:
-        names = ("beam", "max_active", "min_active", "lm_scale", "beam_delta")
+        names = ("beam", "max_active", "lm_scale", "beam_delta")
         plain = WfstOptions(**{name: getattr(options, name) for name in names})
         # What Kaldi cannot do must not be left out silently: a comparison would be of
         # two things.
@@ -62,7 +62,7 @@ class FasterDecoder:
         config = self._kaldi.FasterDecoderOptions()
         config.beam = options.beam
         config.max_active = options.max_active or 2**31 - 1
-        config.min_active = options.min_active
+        config.min_active = 0
         if options.beam_delta is not None:
             config.beam_delta = options.beam_delta
         self._fst = fst  # the decoder holds a reference that Python does not see

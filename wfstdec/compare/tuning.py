@@ -30,7 +30,7 @@ from wfstdec.metrics import (
 )
 
 WIDTHS = (
-    *("beam", "max_active", "min_active", "beam_delta", "beam_size", "token_top_k"),
+    *("beam", "max_active", "beam_delta", "beam_size", "token_top_k"),
     "blank_skip_threshold",
 )
 """Options that make a search wider as they grow; None is the widest."""

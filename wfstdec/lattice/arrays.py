@@ -22,6 +22,7 @@ import numpy as np
 
 from wfstdec.errors import LatticeError
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT, GraphInfo
+from wfstdec.jit import jit
 from wfstdec.jit.records import record
 from wfstdec.text.tokens import EPSILON, TokenTable, ilabel_of, token_of
 from wfstdec.text.vocabulary import Vocabulary
@@ -249,6 +250,20 @@ def _need(good: bool | np.bool_, otherwise: str) -> None:
             f"{otherwise}, expected what a search recorded: the lattice is damaged, "
             "decode again"
         )
+
+
+@jit
+def pass_back(arcs, extra, limit):
+    """Fill in the extra cost of states; arcs above the limit get infinite excess."""
+    # `extra`: float32 [N], given for the last states. `arcs`: in order of frames, so
+    # that backwards all arcs that leave a state come before those that enter it.
+    for a in range(len(arcs) - 1, -1, -1):
+        one = arcs[a]
+        through = np.float32(one.excess + extra[one.nextstate])
+        if through <= limit and through < np.inf:
+            extra[one.state] = min(extra[one.state], through)
+        else:
+            one.excess = np.float32(np.inf)
 
 
 def starts_token(ilabel: np.ndarray, tokens: TokenTable) -> np.ndarray:

@@ -10,7 +10,7 @@ import heapq
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -196,12 +196,14 @@ def compact_lattice(
             "one state or more"
         )
     prepared = prepare(lattice)
+    most_work = WORK_PER_ARC * len(prepared.to) + LEAST_WORK
     while beam > _LEAST_BEAM:
-        made = _Determinized(prepared, beam, max_states)
+        made = _Determinized(prepared, beam, max_states, most_work)
         if made.is_whole:
             return made.compact()
         beam = min(beam, _width(prepared)) / 2
-    return _best_path(lattice)
+    alone = prepare(_best_path(lattice))
+    return _Determinized(alone, 0.0, len(alone.rest), math.inf).compact()
 
 
 class ResidualLabels(NamedTuple):
@@ -215,7 +217,9 @@ class ResidualLabels(NamedTuple):
 class _Determinized:
     """The states that are made so far."""
 
-    def __init__(self, prepared: Prepared, beam: float, max_states: int) -> None:
+    def __init__(
+        self, prepared: Prepared, beam: float, max_states: int, most_work: float
+    ) -> None:
         self._lattice, self._beam = prepared, beam
         # Sums in another order than the search's: paths at the very beam stay.
         self._limit = prepared.rest[0] + beam + 1e-4
@@ -228,9 +232,13 @@ class _Determinized:
         num_states = len(prepared.rest)
         self._scratch = np.full((num_states, 3), np.inf), np.full(num_states, -1)
         self._number([ResidualLabels(0, (0.0, 0.0, 0.0), ())], 0.0)
-        self._work, most = 0, WORK_PER_ARC * len(prepared.to) + LEAST_WORK
-        while self._waiting and len(self._subsets) <= max_states and self._work <= most:
-            # The best sets first: if states or work run out, the best part is done.
+        self._work = 0
+        # The best sets first: if states or work run out, the best part is done.
+        while (
+            self._waiting
+            and len(self._subsets) <= max_states
+            and self._work <= most_work
+        ):
             _, number = heapq.heappop(self._waiting)
             if number not in self._arcs:
                 self._go_on(number)
@@ -338,25 +346,10 @@ def _onwards(arcs: dict[int, list[CompactArc]]) -> list[int]:
     return found[::-1]
 
 
-def _best_path(lattice: Lattice) -> CompactLattice:
+def _best_path(lattice: Lattice) -> Lattice:
     """The best path alone."""
-    best = lattice.best_arcs()
-    arcs, total = lattice.arcs[best], lattice.arc_costs()[best]
-    arcs_of: list[list[CompactArc]] = [[]]
-    sums, labels = [0.0, 0.0], []
-    for arc, cost in zip(arcs, total.tolist(), strict=True):
-        acoustic = float(arc["acoustic_cost"])
-        sums[0] += cost - lattice.scales.acoustic_scale * acoustic
-        sums[1] += acoustic
-        label = int(arc["ilabel"]) & LABEL_MASK
-        labels += [label] if label != EPSILON else []
-        # Costs and labels gather until a word comes, and stand on its arc.
-        if arc["olabel"] != EPSILON:
-            weight = Weight(sums[0], sums[1], tuple(labels))
-            arcs_of[-1].append(CompactArc(int(arc["olabel"]), len(arcs_of), weight))
-            arcs_of.append([])
-            sums, labels = [0.0, 0.0], []
-    end = lattice.final_costs()[lattice.best_end]
-    final: list[Weight | None] = [None] * len(arcs_of)
-    final[-1] = Weight(sums[0] + float(end), sums[1], tuple(labels))
-    return CompactLattice(arcs_of, final, 0.0)
+    arcs = lattice.arcs[lattice.best_arcs()]
+    states = lattice.states[np.append(0, arcs["nextstate"])]
+    states["final_excess"][:-1] = np.inf
+    arcs["state"], arcs["nextstate"] = np.arange(len(arcs)), np.arange(1, len(states))
+    return replace(lattice, states=states, arcs=arcs)

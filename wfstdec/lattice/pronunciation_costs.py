@@ -21,12 +21,12 @@ import numpy as np
 from numpy import int64, uint32
 
 from wfstdec.errors import LatticeError
-from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.jit import jit, read_only
 from wfstdec.jit.arrays import enter, longer, slot_of_pair
 from wfstdec.jit.records import WeakCache
 from wfstdec.jit.sorting import counted
-from wfstdec.lattice.arrays import ARC, Lattice
+from wfstdec.lattice.arrays import ARC, Lattice, starts_token
 from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 from wfstdec.text.vocabulary import Vocabulary
 
@@ -320,10 +320,9 @@ def _by_label(lattice: Lattice, cuts: Cuts) -> Pronounced:
 
 def _begun(lattice: Lattice) -> np.ndarray:
     """The ilabel of the token that begins on each arc, else 0; uint32 [A]."""
-    label = lattice.arcs["ilabel"] & np.uint32(LABEL_MASK)
-    continues = lattice.arcs["ilabel"] & np.uint32(REPEAT) != 0
-    continues |= label == ilabel_of(lattice.tokens.blank)
-    return np.where(continues, np.uint32(EPSILON), label)
+    ilabel = lattice.arcs["ilabel"]
+    begins = starts_token(ilabel, lattice.tokens)
+    return np.where(begins, ilabel & np.uint32(LABEL_MASK), np.uint32(EPSILON))
 
 
 def _by_path(lattice: Lattice, cuts: Cuts) -> Pronounced:

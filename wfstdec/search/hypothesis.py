@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from wfstdec.text.display import html_table, shortened
+from wfstdec.text.display import html_table, short
 
 NO_CUTOFF = np.float32(np.finfo(np.float32).max)
 """The cutoff where there is none: infinite costs are above it."""
@@ -274,7 +274,7 @@ class Hypothesis(HasWords):
         """Show its text, cut where it is long, and how the search ended."""
         ended = "" if self.reached_final else ", reached_final=False"
         return (
-            f"{type(self).__name__}({shortened(self.text)}, {len(self.words)} words, "
+            f"{type(self).__name__}({short(self.text)}, {len(self.words)} words, "
             f"{self.duration_s:g} s, total_cost={self.total_cost:g}{ended})"
         )
 
@@ -311,7 +311,7 @@ class Partial(HasWords):
     def __repr__(self) -> str:
         """Show its text, cut where it is long, and how much of it is settled."""
         settled = f"{self.num_settled} of {len(self.words)} words settled"
-        return f"Partial({shortened(self.text)}, {settled}, {self.num_frames} frames)"
+        return f"Partial({short(self.text)}, {settled}, {self.num_frames} frames)"
 
     @property
     def settled_text(self) -> str:

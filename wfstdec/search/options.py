@@ -61,7 +61,7 @@ class CheckedOptions:
     def check_count(self, name: str, *, optional: bool = False) -> None:
         """1 or more, or `None` where that is allowed."""
         expected = f"1 to {MAX_COUNT}" + (", or None" if optional else "")
-        self.check(name, is_count(1), expected, optional=optional)
+        self.check(name, _is_count, expected, optional=optional)
 
     def check_choice(self, name: str, choices: tuple[str, ...]) -> None:
         """Check that a value is one of some names."""
@@ -126,9 +126,8 @@ def is_between(low: float, high: float) -> Callable[[Any], bool]:
     return lambda x: low <= x <= high
 
 
-def is_count(low: int, high: int = MAX_COUNT) -> Callable[[Any], bool]:
-    """A test whether a value is an integer in a range."""
-    return lambda x: isinstance(x, numbers.Integral) and low <= int(x) <= high
+def _is_count(x: Any) -> bool:
+    return isinstance(x, numbers.Integral) and 1 <= int(x) <= MAX_COUNT
 
 
 def _is_width(x: Any) -> bool:

@@ -1,13 +1,20 @@
 """Short reprs and HTML tables of what users hold: graphs, tables, results.
 
 few(["a", "b", "c", "d"], 3)            # "'a', 'b', 'c', ..."
-shortened("a long text ...", 40)        # its beginning, with "..."
+short("a long text ...")                # its beginning and end, with "..."
 html_table([["the", 0.1]], ["word", "start_s"], caption="the")
 """
 
 import html
+import reprlib
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
+short = _REPR.repr
+"""The repr of a value of any size, in a line."""
 
 
 def few(names: Sequence[Any], most: int = 4) -> str:
@@ -15,15 +22,14 @@ def few(names: Sequence[Any], most: int = 4) -> str:
     return examples(map(repr, names[: most + 1]), most)
 
 
-def examples(texts: Iterable[str], most: int = 5) -> str:
+def examples(texts: Iterable[str], most: int = 5, between: str = ", ") -> str:
     """The first few of some texts, and whether there are more."""
     listed = list(texts)
-    return ", ".join([*listed[:most], *(["..."] if len(listed) > most else [])])
+    return between.join([*listed[:most], *(["..."] if len(listed) > most else [])])
 
 
-def shortened(text: str, most: int = 60) -> str:
-    """The repr of a text, cut where it is long."""
-    return repr(text if len(text) <= most else text[: most - 3] + "...")
+named = partial(examples, between=" ")
+"""The first few of some ids or words."""
 
 
 def html_table(

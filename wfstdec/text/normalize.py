@@ -36,6 +36,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from wfstdec.errors import FormatError, InputError
+from wfstdec.text.display import named
 from wfstdec.text.lexicon import is_mark
 
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2019\u2018\u02bc\u0060\u00b4", "'"))
@@ -123,8 +124,6 @@ def _is_of_word(character: str) -> bool:
     return bool(character) and unicodedata.category(character)[0] in "LNM"
 
 
-NAMED_AT_MOST = 5
-"""Examples in a message."""
 TRIED_AT_MOST = 2000
 """Ids of each side of which forms are tried."""
 CLEARLY = 0.02
@@ -177,7 +176,7 @@ class Pairing:
         left, right = self.names
         sides = (self.only_left, left, right), (self.only_right, right, left)
         parts = [
-            f"{len(ids)} utterances of {name} are not in {other}: {_named(ids)}"
+            f"{len(ids)} utterances of {name} are not in {other}: {named(ids)}"
             for ids, name, other in sides
             if ids
         ]
@@ -224,7 +223,8 @@ def check_words(
         # more.
         if better - share < CLEARLY or max(stronger, default=0) - better >= CLEARLY:
             continue
-        fixed = _named([word for word in lacking if word not in lacking_then])
+        words = (word for word in lacking if word not in lacking_then)
+        fixed = named(words)
         found = (
             f"{100 * share:.0f} % of the words of {names[0]} are words of {names[1]} "
             f"as they are written, {100 * better:.0f} % with {other.flag}: {fixed}"
@@ -279,9 +279,3 @@ def _difference(pair: _Pair, names: tuple[str, str]) -> str:
     places += [f"{after!r} at the end"] if after else []
     case = "" if pair[0] in pair[1] or pair[1] in pair[0] else ", other case"
     return f"those of {name} have {' and '.join(places)}{case}"
-
-
-def _named(found: Iterable[str]) -> str:
-    listed = list(found)
-    more = " ..." if len(listed) > NAMED_AT_MOST else ""
-    return " ".join(listed[:NAMED_AT_MOST]) + more

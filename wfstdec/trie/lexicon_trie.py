@@ -119,6 +119,18 @@ def find_child(trie, node, token):
     return np.int64(-1)
 
 
+@jit
+def least_below(values, pron_splits, parent):
+    """The least value of the pronunciations below each node, float32 [N], or inf."""
+    least = np.full(len(parent), np.inf, np.float32)
+    for node in range(len(parent) - 1, -1, -1):
+        for pron in range(pron_splits[node], pron_splits[node + 1]):
+            least[node] = min(least[node], values[pron])
+        if node > 0:
+            least[parent[node]] = min(least[parent[node]], least[node])
+    return least
+
+
 def root_children(trie: LexiconTrie, num_tokens: int) -> np.ndarray:
     """The child of the root by each token, int32 [V]; -1 for none."""
     child, count = np.full(num_tokens, -1, np.int32), trie.node_child_splits[1]

@@ -27,7 +27,7 @@ from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.kernels import OnDemandTable
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import OnDemandLM
-from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of
+from wfstdec.trie.lexicon_trie import LexiconTrie, least_below, parents_of
 
 LookaheadKind = Literal["ngram", "unigram", "none"]
 ROOT = 0
@@ -83,7 +83,7 @@ def build_lookahead(
         )
     if kind == "none":
         return no_lookahead(trie)
-    return _of_unigrams(_least_below(lm.word_costs(), trie, parents_of(trie)), 1)
+    return _of_unigrams(_least_of_words(lm.word_costs(), trie, parents_of(trie)), 1)
 
 
 def no_lookahead(trie: LexiconTrie, num_states: int = 1) -> Lookahead:
@@ -189,7 +189,7 @@ def _of_kind(lm: NgramLM, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
     if kind == "none":
         return no_lookahead(trie, num_states)
     parent = parents_of(trie)
-    unigram_cost = _least_below(lm.row(ROOT)[0], trie, parent)
+    unigram_cost = _least_of_words(lm.row(ROOT)[0], trie, parent)
     if kind == "unigram":
         return _of_unigrams(unigram_cost, num_states)
     leaves = _leaves(automaton, trie)
@@ -285,16 +285,12 @@ def _fill_first_bits(states, rows, parent):
                 row.first_bits |= bit_of(rows[at].node)
 
 
-@jit
-def _least_below(word_cost, trie, parent):
-    costs = np.full(len(parent), np.inf, np.float32)
-    for node in range(len(parent) - 1, -1, -1):
-        for pron in range(trie.node_pron_splits[node], trie.node_pron_splits[node + 1]):
-            cost = word_cost[trie.pron_word[pron]] + trie.pron_cost[pron]
-            costs[node] = min(costs[node], cost)
-        if node > 0:
-            costs[parent[node]] = min(costs[parent[node]], costs[node])
-    return costs
+def _least_of_words(
+    word_cost: np.ndarray, trie: LexiconTrie, parent: np.ndarray
+) -> np.ndarray:
+    """The least cost of words and pronunciations below each node, float32 [N]."""
+    costs = word_cost[trie.pron_word] + trie.pron_cost
+    return least_below(costs, trie.node_pron_splits, parent)
 
 
 @jit

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32
 
-from wfstdec.jit import inlined, jit, read_only
+from wfstdec.jit import inlined, read_only
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.kernels import steps
 from wfstdec.lm.ngram import NgramLM
@@ -32,6 +32,7 @@ from wfstdec.trie.lexicon_trie import (
     LexiconTrie,
     OpenWords,
     TextTable,
+    least_below,
     no_open_words,
     parents_of,
     root_children,
@@ -315,11 +316,12 @@ def build_oov_trie(
     known = np.where(is_new, 0, trie.pron_word)
     known_cost = least_label_cost[known] if space.looks_ahead else 0.0 * known
     least = np.where(is_new, _INF, known_cost).astype(np.float32)
-    best_bonus = np.zeros(trie.num_nodes, np.float32)
-    has_new = np.zeros(trie.num_nodes, np.bool_)
-    least_cost = np.full(trie.num_nodes, _INF, np.float32)
-    below = best_bonus, has_new, least_cost
-    _fill_below(trie, parents_of(trie), (bonus, is_new, least), below)
+    of_new, where = np.where(is_new, np.float32(0), _INF), parents_of(trie)
+    best_bonus, has_new, least_cost = (
+        least_below(values, trie.node_pron_splits, where)
+        for values in (-bonus, of_new, least)
+    )
+    best_bonus, has_new = np.maximum(0, -best_bonus), has_new == 0
     ids = range(oov.num_known, oov.num_known + len(oov.words))
     return OovTrie(
         trie=trie,
@@ -378,20 +380,3 @@ def _fall(space: SearchSpace, has_new: bool, least_cost: np.float32) -> np.float
     after = np.minimum(space.unk_lookahead if has_new else _INF, least_cost)
     fall = np.where(np.isfinite(before), before, 0) - after
     return np.float32(max(0.0, float(fall.max(initial=0))))
-
-
-@jit
-def _fill_below(trie, parent, prons, below):
-    """Fill in what is below each node, the children first."""
-    bonus, is_new, least = prons
-    best_bonus, has_new, least_cost = below
-    for node in range(len(parent) - 1, -1, -1):
-        for pron in range(trie.node_pron_splits[node], trie.node_pron_splits[node + 1]):
-            best_bonus[node] = max(best_bonus[node], bonus[pron])
-            has_new[node] |= is_new[pron]
-            least_cost[node] = min(least_cost[node], least[pron])
-        if node > 0:
-            above = parent[node]
-            best_bonus[above] = max(best_bonus[above], best_bonus[node])
-            has_new[above] |= has_new[node]
-            least_cost[above] = min(least_cost[above], least_cost[node])

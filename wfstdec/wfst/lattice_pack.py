@@ -37,7 +37,7 @@ from wfstdec.boost.kernels import cost_at_end
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
-from wfstdec.lattice.arrays import Lattice, LatticeScales
+from wfstdec.lattice.arrays import Lattice, LatticeScales, pass_back
 from wfstdec.search.paths.tokens import Path
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.options import WfstOptions
@@ -129,14 +129,7 @@ def spread(frontier, end_excess, num_nodes, arcs, limit):
     for i in range(len(frontier)):
         if end_excess[i] <= limit:
             extra[frontier[i].node] = end_excess[i]
-    # Backwards: arcs that leave a state come before arcs that enter it.
-    for a in range(len(arcs) - 1, -1, -1):
-        one = arcs[a]
-        through = float32(one.excess + extra[one.nextstate])
-        if through <= limit and through < np.inf:
-            extra[one.state] = min(extra[one.state], through)
-        else:
-            one.excess = float32(np.inf)
+    pass_back(arcs, extra, limit)
     return extra
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from wfstdec.boost.kernels import max_credit_per_arc
 from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import Pricing, pricing_of
-from wfstdec.search.options import MAX_COUNT, LatticeOptions, is_count
+from wfstdec.search.options import LatticeOptions
 
 BACKENDS = {
     "cpu": "wfstdec.wfst.cpu.backend:CpuBackend",
@@ -28,8 +28,6 @@ class WfstOptions(LatticeOptions):
     Attributes:
         beam: Beam width: states above the frame's best cost plus `beam` are dropped.
         max_active: Most search states that a frame continues from; `None` is no limit.
-        min_active: Fewest search states that a frame continues from, regardless of the
-            beam.
         acoustic_scale: Factor of the negated log-probs.
         lm_scale: Factor of the graph's costs, arcs and final costs.
         word_insertion: Cost of each word; positive values penalise.
@@ -50,7 +48,6 @@ class WfstOptions(LatticeOptions):
 
     beam: float = 13.0
     max_active: int | None = 7000
-    min_active: int = 0
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_insertion: float = 0.0
@@ -65,9 +62,6 @@ class WfstOptions(LatticeOptions):
         """Check every value."""
         self.check_width("beam")
         self.check_count("max_active", optional=True)
-        limit = MAX_COUNT if self.max_active is None else self.max_active
-        expected = f"0 to max_active ({self.max_active!r})"
-        self.check("min_active", is_count(0, limit), expected)
         self.check_scales("acoustic_scale", "lm_scale", "boost_scale")
         self.check_nats("word_insertion", "blank_penalty")
         self.check_probability("blank_skip_threshold")
@@ -82,7 +76,6 @@ class SearchParams(NamedTuple):
     beam: np.float32
     beam_delta: np.float32  # below 0: none
     max_active: np.uint64
-    min_active: np.uint64
     lm_scale: np.float32
     word_insertion: np.float32
     has_insertion: bool  # whether `word_insertion` is not 0
@@ -99,7 +92,6 @@ def search_params(options: WfstOptions, has_words: bool) -> SearchParams:
         beam=min(np.float32(options.beam), NO_CUTOFF),
         beam_delta=np.float32(-1 if delta is None else delta),
         max_active=np.uint64(options.max_active or 1 << 40),
-        min_active=np.uint64(options.min_active),
         lm_scale=np.float32(options.lm_scale),
         word_insertion=np.float32(options.word_insertion),
         has_insertion=options.word_insertion != 0,

@@ -15,7 +15,7 @@ from wfstdec.adapters.pyctcdecode import (
     MultiLanguageModel,
     build_ctcdecoder,
 )
-from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens, table_size, visit_order
+from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens
 from wfstdec.adapters.pyctcdecode.search import store_pool
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -171,15 +171,12 @@ def test_copies_and_pickles_are_decoders_of_their_own(tmp_path):
 
 def test_tokens_are_visited_as_a_set_of_python_is_gone_through():
     rng = np.random.default_rng(0)
-    for _ in range(400):
-        size = int(rng.integers(2, 3000))
-        count = int(rng.integers(0, min(size, rng.choice([4, 12, 60, 700]))))
-        tokens = np.sort(rng.choice(size, count, replace=False)).astype(np.int32)
-        best = int(rng.integers(size))
-        table, other = np.zeros((2, table_size(size)), np.int32)
-        found = np.append(tokens, 0).astype(np.int32)
-        number = visit_order(found, count, best, table, other)
-        assert found[:number].tolist() == list(set(tokens.tolist()) | {best})
+    for size in (2, 40, 300, 3000):
+        x = (4 * rng.normal(size=(60, size))).astype(np.float32)
+        kept = keep_tokens(x, float(rng.choice([-4.0, -12.0])))
+        for t, best in enumerate(x.argmax(axis=1).tolist()):
+            found = kept.tokens[kept.splits[t] : kept.splits[t + 1]].tolist()
+            assert found == list(set(sorted(found)) | {best})
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

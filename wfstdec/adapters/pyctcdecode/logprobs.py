@@ -2,19 +2,20 @@
 
 Logits and log-probs are normalised, probabilities become their logs, and no log-prob is
 below that of 1e-15. pyctcdecode iterates over the tokens of a frame in the order of a
-Python set, which decides ties, and which beam's frames a merged beam has. `visit_order`
-reproduces CPython's hash table (3.11 to 3.13).
+Python set, which decides ties, and which beam's frames a merged beam has: so such a set
+is made here.
 """
 
 import math
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import float32, int32, int64
+from numpy import float32, float64, int32, int64
 
 from wfstdec.adapters.pyctcdecode.alphabet import MIN_TOKEN_CLIP_P
 from wfstdec.errors import LogprobError, ShapeError
-from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit import inlined, kernel
 from wfstdec.search.logprobs import as_numpy
 
 _FLOOR = math.log(MIN_TOKEN_CLIP_P)
@@ -29,8 +30,6 @@ _HALF, _ONE = float32(0.5), float32(1.0)
 _P2, _P3 = float32(1.6666665459e-1), float32(4.1665795894e-2)
 _P4, _P5 = float32(8.3334519073e-3), float32(1.3981999507e-3)
 """Cephes: exp(r) is about 1 + r + r^2 (1/2 + _P2 r + _P3 r^2 + _P4 r^3 + _P5 r^4)."""
-_PROBES, _SHIFT, _FIRST_SIZE, _LARGE, _EMPTY = 9, 5, 8, 50_000, -1
-"""CPython's sets: linear probes, shift of the hash, smallest table, sparser growth."""
 
 
 class KeptTokens(NamedTuple):
@@ -88,22 +87,16 @@ def keep_tokens(frames: np.ndarray, token_min_logp: float) -> KeptTokens:
         )
     log_total = np.log(total).astype(frames.dtype)
     near = frames.dtype.type(token_min_logp - _SLACK)
-    scratch = np.empty((2, table_size(num_tokens)), np.int32)
-    splits, row = np.zeros(num_frames + 1, np.int64), np.empty(num_tokens + 1, np.int32)
-    size, frame = 4 * num_frames + num_tokens + 1, 0  # it grows
-    tokens, logps = np.empty(size, np.int32), np.empty(size, np.float64)
-    while True:
-        frame = _keep(
-            (frames, best, log_total, float(token_min_logp), near),
-            (row, scratch[0], scratch[1]),
-            (splits, tokens, logps),
-            frame,
-        )
-        if frame == num_frames:
-            return KeptTokens(splits, tokens, logps)
-        more = max(len(tokens), num_tokens + 1)
-        tokens = np.concatenate([tokens, np.empty(more, np.int32)])
-        logps = np.concatenate([logps, np.empty(more, np.float64)])
+    splits, tokens = np.zeros(num_frames + 1, np.int64), np.empty(frames.size, np.int32)
+    _keep(frames, best, log_total, float(token_min_logp), near, splits, tokens)
+    listed = tokens[: splits[-1]].tolist()
+    for (begin, end), top in zip(pairwise(splits.tolist()), best.tolist(), strict=True):
+        if end - begin > 1:
+            listed[begin:end] = set(listed[begin:end]) | {top}
+    tokens, rows = np.array(listed, np.int32), np.arange(num_frames)
+    frame, tops = np.repeat(rows, np.diff(splits)), frames[rows, best]
+    logps = (frames[frame, tokens] - tops[frame]) - log_total[frame]
+    return KeptTokens(splits, tokens, np.clip(logps.astype(float64), _FLOOR, 0.0))
 
 
 @kernel
@@ -155,16 +148,11 @@ def _has_any(block, least):
 
 
 @kernel
-def _keep(given, scratch, kept, first):
-    """Fill in `kept` from frame `first` on; the frame that has no room, or T."""
-    frames, best, log_total, least, near = given
-    row, table, other = scratch
-    splits, tokens, logps = kept
+def _keep(frames, best, log_total, least, near, splits, tokens):
+    """Fill in the tokens of each frame in order: the best, and those near it."""
     num_frames, num_tokens = frames.shape
-    for t in range(first, num_frames):
-        x, at, count = frames[t], splits[t], int64(0)
-        if at + num_tokens >= len(tokens):
-            return t
+    for t in range(num_frames):
+        x, at = frames[t], splits[t]
         top, total = x[best[t]], log_total[t]
         cut = (top + total + near) - abs(top) * _ROUNDING
         for begin in range(0, num_tokens, _BLOCK):
@@ -172,102 +160,9 @@ def _keep(given, scratch, kept, first):
             if least > _FLOOR and not _has_any(x[begin : begin + _BLOCK], cut):
                 continue
             for i in range(begin, min(begin + _BLOCK, num_tokens)):
-                row[count] = i
-                count += int64(max(float((x[i] - top) - total), _FLOOR) >= least)
-        count = visit_order(row, count, best[t], table, other)
-        for i in range(count):
-            logp = float((x[row[i]] - top) - total)
-            tokens[at + i], logps[at + i] = row[i], min(max(logp, _FLOOR), 0.0)
-        splits[t + 1] = at + count
-    return num_frames
-
-
-def table_size(num_tokens: int) -> int:
-    """Length of the scratch tables for sets of `num_tokens` integers."""
-    return max(_FIRST_SIZE, 1 << (4 * (num_tokens + 1)).bit_length())
-
-
-@kernel
-def visit_order(tokens, count, best, table, other):
-    """Put `tokens[:count]` (increasing) into the order of `set(tokens) | {best}`."""
-    # There is room for `best` behind them; `table` and `other` are int32 scratch of
-    # `table_size`. Returns the length.
-    if count == 0:
-        tokens[0] = best
-        return int64(1)
-    # `set(tokens)`
-    size = int64(_FIRST_SIZE)
-    for i in range(size):  # a slice is slower
-        table[i] = _EMPTY
-    for n in range(count):
-        table[_slot(table, size, int64(tokens[n]))] = tokens[n]
-        if _is_full(n + 1, size):
-            size = _resize(table, size, (n + 1) * (2 if n + 1 > _LARGE else 4), other)
-            for i in range(size):
-                table[i] = other[i]
-    # `|` copies it, into a table of the size of that or an exact copy, ...
-    wanted = _fitting(count * 2) if _is_full(count, _FIRST_SIZE) else int64(_FIRST_SIZE)
-    if wanted == size:
-        for i in range(size):
-            other[i] = table[i]
-    else:
-        size = _resize(table, size, wanted - 1, other)
-    # ... makes room for one more, ...
-    if _is_full(count + 1, size):
-        size = _resize(other, size, (count + 1) * 2, table)
-        table, other = other, table
-    # ... and enters it.
-    at = _slot(other, size, int64(best))
-    if other[at] == _EMPTY:
-        other[at] = best
-        if _is_full(count + 1, size):
-            size = _resize(
-                other, size, (count + 1) * (2 if count + 1 > _LARGE else 4), table
-            )
-            table, other = other, table
-    count = int64(0)
-    for i in range(size):
-        if other[i] != _EMPTY:
-            tokens[count] = other[i]
-            count += 1
-    return count
-
-
-@inlined
-def _is_full(used, size):
-    return used * 5 >= (size - 1) * 3
-
-
-@inlined
-def _fitting(wanted):
-    """The smallest table that is larger than a number."""
-    size = int64(_FIRST_SIZE)
-    while size <= wanted:
-        size <<= 1
-    return size
-
-
-@part
-def _resize(table, size, wanted, other):
-    """Put a set into the table `other` for more; the size of that."""
-    new_size = _fitting(wanted)
-    for i in range(new_size):
-        other[i] = _EMPTY
-    for i in range(size):
-        number = int64(table[i])
-        if number != _EMPTY:
-            other[_slot(other, new_size, number)] = number
-    return new_size
-
-
-@inlined
-def _slot(table, size, number):
-    """The slot of a number, or the empty one where it belongs."""
-    mask, shifted, at = size - 1, number, number & (size - 1)
-    while True:  # ends, as in CPython: a set is at most 3/5 full
-        last = at + _PROBES if at + _PROBES <= mask else at
-        for i in range(at, last + 1):
-            if table[i] == number or table[i] == _EMPTY:
-                return i
-        shifted >>= _SHIFT
-        at = (at * 5 + 1 + shifted) & mask
+                tokens[at] = i
+                at += int64(max(float((x[i] - top) - total), _FLOOR) >= least)
+        if at == splits[t]:
+            tokens[at] = best[t]
+            at += 1
+        splits[t + 1] = at

@@ -2,7 +2,7 @@
 
 A beam is (text, part, last token): `history` is a text, a node of a tree of words, and
 `node` a part, the word under way, of a tree of characters. Both grow with the search.
-Beams are visited token by token in the order of `logprobs.visit_order`, and stand in
+Beams are visited token by token in the order of `logprobs.keep_tokens`, and stand in
 the order of their first visit. It decides ties, and whose frames a merged beam has.
 """
 

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wfstdec.batch.decoding import Tally, named
+from wfstdec.batch.decoding import Tally
 from wfstdec.batch.ray.rows import (
     ENDINGS,
     RowWorker,
@@ -35,6 +35,7 @@ from wfstdec.batch.ray.rows import (
 )
 from wfstdec.errors import BackendError, FormatError, InputError, OptionError
 from wfstdec.io.journal import Restart, check_same, lock, settings_as_json
+from wfstdec.text.display import named
 from wfstdec.text.files import writing
 
 if TYPE_CHECKING:

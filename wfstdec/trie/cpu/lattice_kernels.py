@@ -17,7 +17,7 @@ from numpy import float32, int64, uint32
 
 from wfstdec.jit import inlined, jit, part
 from wfstdec.jit.sorting import index_of
-from wfstdec.lattice.arrays import REPEATED
+from wfstdec.lattice.arrays import REPEATED, pass_back
 from wfstdec.lm.kernels import step as lm_step
 from wfstdec.text.tokens import EPSILON
 from wfstdec.trie.cpu import arrays
@@ -38,8 +38,6 @@ from wfstdec.trie.cpu.nodes import (
     word_end,
 )
 
-_DROPPED = uint32(0xFFFFFFFF)
-"""In the place of an ilabel."""
 _INF = float32(np.inf)
 _REPEATED = uint32(REPEATED)
 _NO_COST = float32(0)
@@ -205,15 +203,7 @@ def prune(record, ends):
     for i in range(len(ends)):
         if ends[i] <= limit:
             extra[2 * first + i] = ends[i]
-    # Arcs are in the order of frames, so that backwards all arcs that leave a state are
-    # seen before those that enter it.
-    for a in range(counts[arrays.NUM_ARCS] - 1, -1, -1):
-        one = arcs[a]
-        through = float32(one.excess + extra[one.nextstate])
-        if through <= limit and through < np.inf:
-            extra[one.state] = min(extra[one.state], through)
-        else:
-            one.ilabel = _DROPPED
+    pass_back(arcs[: counts[arrays.NUM_ARCS]], extra, limit)
     kept = 0
     for n in range(num_entries):
         if n == first:
@@ -226,7 +216,7 @@ def prune(record, ends):
     kept = 0
     for a in range(counts[arrays.NUM_ARCS]):
         one = arcs[a]
-        if one.ilabel != _DROPPED:
+        if one.excess < np.inf:
             arcs[kept] = one
             arcs[kept].state = 2 * number[one.state >> 1] + (one.state & 1)
             arcs[kept].nextstate = 2 * number[one.nextstate >> 1] + (one.nextstate & 1)

@@ -94,7 +94,6 @@ class RowScratch(NamedTuple):
     heads: np.ndarray  # uint32 [ranks]
     winner: np.ndarray  # uint32 [F]: the candidate that made an entry in this frame
     repeats: np.ndarray  # float32 [F]: cost after a repeat of the token
-    reached: np.ndarray  # float32 [F]: the least cost after the token; `min_active`
     listed: np.ndarray  # uint32 [F]: entries with an arc that may survive
     live: np.ndarray  # uint64 [F]: the tokens of such arcs
     candidates: np.ndarray  # CANDIDATE [C]
@@ -140,7 +139,7 @@ OF_STATE = record(
     "u4 blank_node token_node ended chain boost",
     "f4 credit",
 )
-OF_ENTRIES = record("u4 waiting links winner listed", "f4 repeats reached", "u8 live")
+OF_ENTRIES = record("u4 waiting links winner listed", "f4 repeats", "u8 live")
 OF_CANDIDATES = record("u4 goals at of", "u1 by")
 OF_ENDS = record("u4 end_boosts", "u8 keys")
 """Arrays with an element per entry of a state, per entry, per candidate, two per entry

@@ -86,15 +86,15 @@ class Bounds(NamedTuple):
 
 
 @inlined
-def expand(search, lowest, beam):
+def expand(search, lowest):
     """Write the arcs within the beam to `scratch.candidates`."""
     # Sets the lowest cost and the cutoff of the frame. `lowest`: lowest cost of what
-    # advances in place. `beam`: of candidates.
+    # advances in place.
     # Returns (OK or the array to grow, number of candidates).
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
     phrases, oov = search.phrases, search.oov
-    n = uint64(state.progress[0].entries)
+    n, beam = uint64(state.progress[0].entries), state.progress[0].beam
     if rows.plain:  # nothing advances in place, so there is no bound yet
         lowest = _least_from_best(search, n)
     c0, c1, c2, c3 = _least_of_classes(scratch.costs)

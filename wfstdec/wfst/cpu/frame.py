@@ -1,6 +1,6 @@
 """The CPU search of a WFST: one frame of one utterance, read from top to bottom.
 
-    for each frame:   prune      by beam, max_active, min_active; subtract the best cost
+    for each frame:   prune      by beam, max_active; subtract the best cost
                       expand     token arcs within the beam: candidates
                       advance    blanks and repeats, in place, sixteen entries at a time
                       recombine  candidates to entries: the best path of each state
@@ -60,11 +60,9 @@ from wfstdec.wfst.cpu.entries import (
     NO_ENTRY,
     clear_behind,
     compact,
-    find,
     first_of,
     insert,
     is_beside,
-    leaving_cost,
     room_in,
     spread,
     state_after_blank,
@@ -123,16 +121,10 @@ def advance(search, logprobs, first):
             frame += progress.passes
         if frame == logprobs.shape[0] or progress.died >= 0:
             return OK, int64(logprobs.shape[0])
-        # Prune, and find the arcs that may survive; once more if too few do.
+        # Prune, and find the arcs that may survive.
         of_blank = _price(rows, params, scratch.costs, logprobs[frame])
         within, lowest = _prune(search, of_blank)
-        beam, more = progress.beam, True
-        while more:
-            status, made = expand(search, lowest, beam)
-            more = False
-            if status == OK and params.min_active > _ZERO:
-                status, wider = _reach_min_active(search, made, of_blank, beam)
-                beam, more = wider, wider > float32(0)
+        status, made = expand(search, lowest)
         if status != OK:
             return status, frame
         if not progress.lowest < _INF:
@@ -179,13 +171,13 @@ def _begin(search):
 
 
 @inlined
-def _rebase(search, n, of_blank, beam):
+def _rebase(search, n, of_blank):
     """Subtract the best cost, drop states above the beam, price blanks and repeats."""
     # Repeating it after arrays have grown changes nothing: the best cost is 0 then.
     # Returns (states within the beam, lowest cost after a blank or a repeat).
     rows, scratch, state = search.rows, search.scratch, search.state
     inf, blanks = splat(_INF), splat(of_blank)
-    bests, beams = splat(state.progress[0].best), splat(beam)
+    bests, beams = splat(state.progress[0].best), splat(search.params.beam)
     within, lowest, i = _ZERO, inf, _ZERO
     while i < n:
         blank, token = load(state.blank, i), load(state.token, i)
@@ -235,18 +227,15 @@ def _price(rows, params, costs, logprobs):
 
 @inlined
 def _prune(search, of_blank):
-    """Prune by beam, `max_active` and `min_active`; returns as `_rebase`."""
+    """Prune by beam and `max_active`; returns as `_rebase`."""
     params, state = search.params, search.state
     n = uint64(state.progress[0].entries)
     clear_behind(state, n)
-    beam = params.beam
-    if params.min_active > _ZERO:
-        beam = _keep_min_active(search, n)
     while True:
-        within, lowest = _rebase(search, n, of_blank, beam)
+        within, lowest = _rebase(search, n, of_blank)
         if within <= params.max_active:
             return within, lowest
-        worst = _keep_least(search, n, params.max_active, beam)
+        worst = _keep_least(search, n)
         if params.beam_delta >= float32(0):
             delta = float32(worst + params.beam_delta)
             state.progress[0].beam = min(params.beam, delta)
@@ -369,19 +358,11 @@ def _settle(search):
     progress.base += np.float64(best)
 
 
-# Pruning by `max_active` and `min_active`:
-#
-#   before a frame    the `min_active` lowest states are kept even above the beam
-#   after its arcs    the cutoff rises to the `min_active`-th lowest state reached
-#
-# The states reached are counted before anything changes, because entries advance in
-# place and a state below a wrong cutoff could not be restored.
-
-
 @part
-def _keep_least(search, n, keep, limit):
-    """Keep the `keep` lowest states (cost, state, boost) up to `limit`; the worst."""
+def _keep_least(search, n):
+    """Keep the `max_active` lowest states (cost, state, boost); the worst cost."""
     rows, oov, scratch, state = search.rows, search.oov, search.scratch, search.state
+    keep, limit = search.params.max_active, search.params.beam
     best = state.progress[0].best
     count, within = spread(search), _ZERO
     last, last_boost = _nth_least(scratch, count, keep, limit), NONE
@@ -405,106 +386,6 @@ def _keep_least(search, n, keep, limit):
                 state.token[i] = _INF
     state.progress[0].best = float32(0)
     return cost_of(last)
-
-
-@part
-def _keep_min_active(search, n):
-    """Keep the `min_active` lowest states if the beam has fewer; the beam to use."""
-    params, state = search.params, search.state
-    best, within = state.progress[0].best, _ZERO
-    for i in range(n):
-        within += uint64(float32(state.blank[i] - best) <= params.beam)
-        within += uint64(float32(state.token[i] - best) <= params.beam)
-    if within >= params.min_active:
-        return params.beam
-    _keep_least(search, n, params.min_active, NO_CUTOFF)
-    return NO_CUTOFF
-
-
-@part
-def _reach_min_active(search, made, of_blank, beam):
-    """Raise the cutoff to the `min_active`-th lowest state if fewer survive it."""
-    # `beam`: of the candidates so far. States already reached bound the new cutoff, so
-    # that further arcs are followed only up to it.
-    # Returns (OK or the array to grow, the beam for another expansion or 0).
-    params, scratch, state = search.params, search.scratch, search.state
-    lowest, own = state.progress[0].lowest, state.progress[0].beam
-    cutoff, none = min(float32(lowest + own), NO_CUTOFF), float32(0)
-    if not lowest < _INF:
-        return OK, none
-    if uint64(state.progress[0].entries) + made > room_in(state.record):
-        return GROW_ENTRIES, none
-    count, within = _survivors(search, made, of_blank, cutoff)
-    if within < params.min_active and cutoff < NO_CUTOFF:
-        few, first = params.min_active, beam == own and own < NO_CUTOFF
-        if first and count < few:
-            return OK, NO_CUTOFF
-        last = cost_of(_nth_least(scratch, count, few, NO_CUTOFF))
-        if first and last > cutoff:
-            wider = max(float32(last - lowest), own)
-            while float32(lowest + wider) < last:  # the difference was rounded
-                wider = float32(float32(2) * wider + float32(1e-6))
-            return OK, min(wider, NO_CUTOFF)
-        cutoff = max(cutoff, last)
-    state.progress[0].cutoff = cutoff
-    return OK, none
-
-
-@inlined
-def _survivors(search, made, of_blank, cutoff):
-    """Write the states that the frame reaches, with their costs, to `scratch.ends`."""
-    # Inserts entries without a cost for the destinations of candidates.
-    # Returns (their number, how many are within the cutoff).
-    rows, oov, scratch, state = search.rows, search.oov, search.scratch, search.state
-    n, reached = uint64(state.progress[0].entries), scratch.reached
-    for i in range(n):
-        reached[i] = scratch.repeats[i] if state.token[i] < _INF else _INF
-    for q in range(made):
-        candidate = scratch.candidates[q]
-        record, boost = candidate.record, NO_BOOST
-        if search.phrases is not None:
-            boost = scratch.goals[q]
-        i, after = find(search, n, record, boost, False)
-        if i == n:
-            n = insert(search, n, record, boost, after)
-            reached[i] = scratch.repeats[i] = _INF
-        reached[i] = min(reached[i], candidate.cost)
-    state.progress[0].entries = int64(n)
-    clear_behind(state, n)
-    count, within = _ZERO, _ZERO
-    for i in range(n):
-        record = state.record[i]
-        stays = _blank_of_row(search, uint64(i), of_blank)
-        if stays <= NO_CUTOFF:
-            end = scratch.ends[count]
-            end.cost, end.state = stays, state_after_blank(rows, oov, record)
-            count, within = count + _ONE, within + uint64(stays <= cutoff)
-        if reached[i] <= NO_CUTOFF:
-            end = scratch.ends[count]
-            end.cost = reached[i]
-            end.state = state_after_token(rows, oov, record)
-            count, within = count + _ONE, within + uint64(reached[i] <= cutoff)
-    return count, within
-
-
-@inlined
-def _blank_of_row(search, i, of_blank):
-    """Cost after a blank in the row whose first entry is `i`, or infinity."""
-    rows, state = search.rows, search.state
-    record = state.record[i]
-    cost = leaving_cost(rows, state, i)
-    if record & NO_BLANK != _NO_FLAG:
-        return _INF
-    # With hubs, the first entry of a row already has this cost.
-    if record & SHARED != _NO_FLAG and not rows.has_hubs:
-        if first_of(search, i) != i:
-            return _INF
-        j = state.chain[i]
-        while j != NONE:
-            if is_beside(search, i, uint64(j)):
-                cost = min(cost, state.token[uint64(j)])
-            j = state.chain[uint64(j)]
-    return float32(cost + of_blank)
 
 
 @part

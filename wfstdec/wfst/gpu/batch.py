@@ -100,7 +100,6 @@ class DeviceBatch(Batch):
         ]
         variant = d.PLAIN._replace(
             phrases=any(one is not None for one in stepping),
-            min_active=bool(scales.min_active > 0),
             oov=oov.any,
         )
         task = d.task_of(scales, device_graph.graph.tokens)

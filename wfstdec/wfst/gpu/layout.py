@@ -85,7 +85,6 @@ class Variant(NamedTuple):
 
     # Code that is left out makes the rest fit into the instruction cache.
     phrases: bool = True  # whether any utterance has phrases
-    min_active: bool = True  # whether it is above 0
     logprob_type: int = logprobs.MIXED  # of all chunks, or `MIXED`
     times: bool = False  # whether phases are timed
     lattices: bool = False  # whether arcs are recorded for lattices
@@ -94,16 +93,12 @@ class Variant(NamedTuple):
     @property
     def macros(self) -> Macros:
         """Macros for the compiler."""
-        flags = (
-            ("PHRASES", int(self.phrases)),
-            ("MIN_ACTIVE", int(self.min_active)),
-            ("LOGPROB_TYPE", self.logprob_type),
-        )
+        flags = (("PHRASES", int(self.phrases)), ("LOGPROB_TYPE", self.logprob_type))
         more = (("TIMES", 1),) * self.times + (("LATTICES", 1),) * self.lattices
         return flags + more + (("ADDED", 1),) * self.oov
 
 
-PLAIN = Variant(phrases=False, min_active=False, logprob_type=logprobs.FLOAT32)
+PLAIN = Variant(phrases=False, logprob_type=logprobs.FLOAT32)
 """The most common variant."""
 
 
@@ -149,7 +144,7 @@ def task_of(scales: SearchParams, tokens: TokenTable) -> np.ndarray:
     task = np.zeros(1, STRUCTS["Task"])
     task["blank"], task["num_tokens"] = tokens.blank, len(tokens)
     names = "beam_delta", "lm_scale", "word_insertion", "instalment"
-    fill_options(task, scales, ("max_active", "min_active"), names)
+    fill_options(task, scales, ("max_active",), names)
     return task
 
 

@@ -46,11 +46,11 @@ struct FrameSearch : Costs {
     // ---------------------------------------------------------------------- emit
     // Write the arcs that may survive to the candidates; `progress.least` becomes the
     // least cost that any of them reaches.
-    __device__ void emit(const Kept& kept, bool bounded) const {
+    __device__ void emit(const Kept& kept) const {
         const Entry* frontier = in_global(utterance.frontier);
         const u64 row = row_of_frame();
         const bool skip = skips(row);
-        if (bounded) start_bound(row, kept.last, skip);
+        start_bound(row, kept.last, skip);
         times.end(BOUND);
         const auto arcs_of = [&](u32 i) {
             const Entry entry = frontier[i];
@@ -70,7 +70,7 @@ struct FrameSearch : Costs {
             const float cost =
                 follow_emitting(entry.cost, arc_id, arc, row, skip, boost);
             const float least = cost_of(peek(&progress.least));
-            const float bound = bounded ? fminf(least + kept.beam, MAX_COST) : MAX_COST;
+            const float bound = fminf(least + kept.beam, MAX_COST);
             if (!(cost <= bound)) return;
             if (cost < least) atomicMin(&progress.least, ordered(cost));
             table().append({cost, arc.nextstate, i, arc_key(arc_id, arc)}, boost);
@@ -100,37 +100,11 @@ struct FrameSearch : Costs {
     // Emit and recombine; the cutoff of the frame. `progress.num_candidates` is 0 where
     // nothing survives.
     __device__ float next_entries(const Kept& kept) const {
-        emit(kept, true);
+        emit(kept);
         const float cutoff = fminf(cost_of(progress.least) + kept.beam, MAX_COST);
         const u32 made = progress.num_candidates;
         if (made == 0 || made > task.candidate_capacity) return cutoff;
         if (threadIdx.x == 0) progress.arcs = made;
-        table().recombine(cutoff);
-        times.end(RECOMBINE);
-        if (!MIN_ACTIVE) return cutoff;
-        const u32 count = progress.num_entries;
-        if (progress.overflow || count >= task.min_active || cutoff == MAX_COST)
-            return cutoff;
-        return with_min_active(kept, cutoff);
-    }
-
-    // Do the frame once more without the bound, and raise the cutoff to the
-    // min_active-th least entry.
-    __device__ float with_min_active(const Kept& kept, float cutoff) const {
-        table().clear_entries(progress.num_entries);
-        begin_counting();
-        emit(kept, false);
-        if (progress.num_candidates > task.candidate_capacity) return cutoff;
-        table().recombine(MAX_COST);
-        if (progress.overflow) return cutoff;
-        const u32 count = progress.num_entries;
-        if (threadIdx.x == 0) progress.unbounded = count;
-        const u32 wanted = task.min_active < count ? task.min_active : count;
-        const u64 worst =
-            nth_least_entry(memory, scratch.new_entries(), count, wanted, MAX_COST);
-        cutoff = fmaxf(cutoff, cost_of_key(worst));
-        table().clear_entries(count);
-        begin_entries();
         table().recombine(cutoff);
         times.end(RECOMBINE);
         return cutoff;
@@ -278,12 +252,6 @@ struct FrameSearch : Costs {
             progress.best = NONE;
             progress.overflow = 0;
             if (LATTICES) progress.num_links = utterance.links_count;
-        }
-        begin_entries();
-    }
-
-    __device__ void begin_entries() const {
-        if (threadIdx.x == 0) {
             progress.num_entries = 0;
             progress.num_epsilon = 0;
             progress.next_rank = NONE;
@@ -327,7 +295,6 @@ struct FrameSearch : Costs {
         }
         begin_counting();
         if (utterance.logprobs.bad_frame != NONE) return NO_LOGPROB;
-        if (threadIdx.x == 0) progress.unbounded = 0;
         float cutoff;
         if (!begun) {
             cutoff = begin();

@@ -15,22 +15,14 @@ struct Rank {
     }
 };
 
-// The key (cost, graph state) of the n-th least entry among those that cost at most
-// `limit`; as `nth_least` in select.cuh.
-template <class AnyEntry>
-__device__ inline u64 nth_least_entry(
-    BlockMemory& memory, const AnyEntry* entries, u32 count, u32 n, float limit) {
-    return nth_least(memory, count, n, [&](u32 i) {
-        const float cost = entries[i].cost;
-        return cost <= limit ? key_of(cost, entries[i].state) : NO_KEY;
-    });
-}
-
 // The rank of the n-th least entry of a frontier: also among boost states of one graph
 // state and cost.
 __device__ inline Rank nth_rank(
     BlockMemory& memory, const Entry* entries, u32 count, u32 n, float limit) {
-    const u64 key = nth_least_entry(memory, entries, count, n, limit);
+    const u64 key = nth_least(memory, count, n, [&](u32 i) {
+        const float cost = entries[i].cost;
+        return cost <= limit ? key_of(cost, entries[i].state) : NO_KEY;
+    });
     if (memory.bin_count == memory.remaining) return {key, NONE};
     u32 found = 0;
     for (u32 shift = 24;; shift -= 8) {
@@ -53,7 +45,7 @@ struct Kept {
     float beam;
 };
 
-// Prune by beam, max_active and min_active.
+// Prune by beam and max_active.
 __device__ inline Kept keep(
     BlockMemory& memory, const Task& task, const Utterance& utterance) {
     const Entry* frontier = in_global(utterance.frontier);
@@ -65,11 +57,6 @@ __device__ inline Kept keep(
         if (task.beam_delta >= 0.0f)
             beam = fminf(beam, cost_of_key(last.key) + task.beam_delta);
         return {last, limit, beam};
-    }
-    if (MIN_ACTIVE && within < task.min_active && within < count) {
-        const u32 limit = task.min_active < count ? task.min_active : count;
-        const Rank last = nth_rank(memory, frontier, count, limit, MAX_COST);
-        return {last, limit, task.beam};
     }
     return {{key_of(task.beam, NONE), NONE}, within, task.beam};
 }

@@ -6,13 +6,10 @@
 #include "logprobs.cuh"
 
 // What kernels are compiled for, as that leaves out code: whether any utterance may
-// have phrases, and whether min_active is above 0; whether they note arcs for
-// lattices; and whether any utterance adds words.
+// have phrases; whether they note arcs for lattices; and whether any utterance adds
+// words.
 #ifndef PHRASES
 #define PHRASES 1
-#endif
-#ifndef MIN_ACTIVE
-#define MIN_ACTIVE 1
 #endif
 #ifndef LATTICES
 #define LATTICES 0
@@ -171,7 +168,6 @@ struct Task {
     u32 checked;       // 1: all chunks are known to hold log-probs only
     u32 blank;
     u32 max_active;
-    u32 min_active;
     float beam;
     float beam_delta;  // below 0: none
     float acoustic_scale;

@@ -22,7 +22,7 @@ struct Search : FrameSearch {
     // about as many entries as the one before them, so that had to leave room to spare.
     __device__ bool fits_in_shared() const {
         const u32 room = task.shared_slots / 8 * 3;
-        return utterance.frontier_count < room && progress.unbounded < room;
+        return utterance.frontier_count < room;
     }
 
     // `frame` with one table or the other.
@@ -44,7 +44,6 @@ struct Search : FrameSearch {
             prefetch_frame(
                 utterance.logprobs, utterance.chunk_frame + ahead, task.num_tokens);
         make_backup();
-        if (threadIdx.x == 0) progress.unbounded = 0;
         table().clear();
         use(!slots.shared && task.shared_slots > 0);
         table().clear();

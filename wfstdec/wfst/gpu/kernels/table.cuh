@@ -69,7 +69,6 @@ struct Progress {
     u32 within, best;    // as in `Utterance`
     u32 overflow;        // NO_ROOM, NO_SLOTS
     u32 active, arcs, looked;  // what `Utterance` sums up
-    u32 unbounded;  // entries where min_active took the bound off; 0 where it did not
     u32 num_links;  // those of the frame and those that did not fit included
 };
 
