@@ -363,7 +363,7 @@ def load_acoustic_model(args: Args) -> Encoder:
         given.pop("blank", None),
         frame_shift_s=given.get("frame_shift"),
         head=given.pop("head", None),
-        **values_of(args, "sample_rate kind logits"),
+        **values_of(args, "sample_rate kind logits language"),
     )
     args.frame_shift = model.spec.frame_shift_s
     if args.decoder not in CTC_DECODERS:

@@ -315,10 +315,12 @@ _TABLE: dict[str, Any] = {
     f"--batch-rows N {RayOptions.batch_rows}": "with --ray: rows of a batch",
     f"--file-rows N {RayOptions.file_rows}": "with --ray: rows of a file of results",
     # audio
-    "--kind encoder|mapped|hama|transformers|streaming-onnx|onnx-asr|onnx|nemo|"
-    "torchaudio|function": "kind of model, where its files leave that open",
+    "--kind encoder|mapped|hama|transformers-attention|transformers|onnx-transducer|"
+    "nemo-attention|onnx-attention|streaming-onnx|onnx-asr|onnx|nemo|torchaudio|"
+    "function": "kind of model, where its files leave that open",
     "--sample-rate HZ": "sample rate in Hz, where the model has none",
     "--logits": _how("model outputs not normalised yet (log_softmax)", default=None),
+    "--language CODE": "language that Whisper or Canary writes (default: en)",
     "--workers N": "pieces of audio encoded in parallel (default: one for each core)",
     "--channel N": "channel of the audio, from 0 (default: all, mixed)",
     f"--max-audio-seconds S {MAX_SECONDS}": "longest recording taken",
@@ -438,7 +440,7 @@ PHRASES = (
 )
 BOOSTS = f"--boost --phrases {PHRASES}"
 RAY_OPTIONS = "--actors --gpus-per-actor --batch-rows --file-rows"
-AUDIO_MODEL = "--kind --sample-rate --logits --workers"
+AUDIO_MODEL = "--kind --sample-rate --logits --workers --language"
 LIMITS = " ".join(Limits.flag(one.name) for one in fields(Limits))
 GIVEN_LATTICES = {"help": "lattices of `wfstdec decode --lattices FILE`"}
 """Of `--lattices` where they are read."""
