@@ -64,7 +64,12 @@ def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
 
     Those of `serve` up to the point where it would listen.
     """
-    from wfstdec.cli.decode import load_acoustic_model, make_decoder, transcribe
+    from wfstdec.cli.decode import (
+        choose_decoder,
+        load_acoustic_model,
+        make_decoder,
+        transcribe,
+    )
     from wfstdec.cli.flags import search_options
     from wfstdec.cli.main import command_named, main, make_parser
 
@@ -86,6 +91,7 @@ def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
         assert (tmp_path / "demo" / made).stat().st_size > 0
     for command in commands_in(command_named("serve").examples)[: len(commands) - 8]:
         args = make_parser("serve").parse_args(shlex.split(command)[1:])
+        choose_decoder(args)
         options = search_options(args)
         spec = load_acoustic_model(args).spec
         assert make_decoder(args, options).vocabulary.tokens == spec.tokens

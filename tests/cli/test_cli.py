@@ -22,6 +22,7 @@ from cli_files import (
 )
 
 from wfstdec.cli import flags
+from wfstdec.cli.decode import choose_decoder
 from wfstdec.cli.main import COMMANDS, command_named, main, make_parser
 from wfstdec.metrics import count_errors
 
@@ -290,19 +291,16 @@ def test_help_names_flags_that_the_command_has(name):
 
 
 @pytest.mark.parametrize("name", ["transcribe", "serve"])
-def test_commands_of_audio_list_no_transducer(name, capsys):
-    """Commands of audio refuse one; tokens and blank are the model's."""
-    with pytest.raises(SystemExit):
-        main([name, "--help-all"])
-    text = capsys.readouterr().out
-    assert "{wfst,trie,greedy}" in text and "transducer" not in text
+def test_commands_of_audio_take_the_decoder_of_the_model(name, capsys):
+    """They refuse another family's; tokens and blank are the model's."""
     files = ["a.wav"] if name == "transcribe" else []
-    with pytest.raises(SystemExit) as ended:
-        main([name, "model.onnx", *files, "--decoder", "transducer"])
-    assert ended.value.code == 2 and "invalid choice" in capsys.readouterr().err
+    assert main([name, "model.onnx", *files, "--decoder", "transducer"]) == 1
+    expected = "transducer for a model of the family 'ctc', expected wfst or trie or"
+    assert expected in capsys.readouterr().err
     given = [name, "model.onnx", *files, "--tokens", "t", "--blank", "-1"]
     for decoder in (["--graph", "g"], ["--decoder", "trie", "--lexicon", "l"]):
         args = make_parser(name).parse_args([*given, *decoder])
+        choose_decoder(args)
         assert flags.search_options(args).lm_scale == 1.0
 
 

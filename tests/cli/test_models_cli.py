@@ -114,7 +114,7 @@ def value_of(word):
 
 @pytest.mark.parametrize("rule", [None, "closed", "compensated", "none"])
 def test_nbest_and_phrases(files, capsys, rule):
-    (files / "phrases.txt").write_text("cab\t5\n")
+    (files / "phrases.txt").write_text("cab\t12\n")
     given = ["--nbest", "2", "--phrases", "phrases.txt", "--separator", "<wb>"]
     given += ["--format", "jsonl", "--quiet"]
     decoder = "attention" if rule else "transducer"

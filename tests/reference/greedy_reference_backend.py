@@ -84,3 +84,4 @@ class ReferenceBackend(CpuBackend):
     """A greedy search in plain Python."""
 
     search, decode_group = ReferenceSearch, HostBackend.decode_group
+    checks_numbers = False

@@ -479,11 +479,10 @@ def add_decoder_flags(
 ) -> None:
     """Add the flags of decoders, in groups; those not given are not set."""
     text = (
-        f"the search: {', '.join(decoders)}; on a graph, on the trie of a lexicon or "
-        "bare tokens, on bare tokens without a beam"
-        + ", and the last two on "
+        f"the search, by default {'that of the model, or ' * of_audio}{decoders[0]}; "
+        f"of {', '.join(decoders)}: on a graph, on the trie of a lexicon or bare "
+        "tokens, on bare tokens without a beam, and the last two on "
         + ("models of these kinds" if of_audio else "--model")
-        + f" (default: {'that of the model, or ' * of_audio}{decoders[0]})"
     )
     default = None if of_audio else decoders[0]
     add_flags(parser, "--decoder", choices=decoders, help=text, default=default)

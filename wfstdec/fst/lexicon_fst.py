@@ -16,6 +16,7 @@ The class of words that the lexicon lacks is a word of one token: `fst/topology.
 import math
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -166,8 +167,8 @@ def pronunciation_labels(
     is_token = np.ones(int(splits[-1]), bool)
     is_token[splits[1:][has_symbol] - 1] = False
     ilabel = np.zeros(len(is_token), np.int32)
-    tokens = (t for p in marked.lexicon.pronunciations for t in p)
-    ilabel[is_token] = ilabel_of(np.fromiter(tokens, np.int32))
+    tokens = chain.from_iterable(marked.lexicon.pronunciations)
+    ilabel[is_token] = ilabel_of(np.fromiter(tokens, np.int32, int(lengths.sum())))
     ilabel[~is_token] = labels.disambig(marked.symbol[has_symbol])
     return ilabel, splits
 

@@ -4,13 +4,15 @@ det(L o G) is made of tries (`fst/history_tries.py`) for a language model, and b
 library for a grammar of the user.
 """
 
+import contextlib
 import ctypes
+import gc
 import logging
 import math
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -103,6 +105,18 @@ class OpenCosts(Protocol):
         """For each token."""
 
 
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the garbage collector, which would look at all entries again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def build_graph(
     *,
     tokens: TokensLike,
@@ -164,7 +178,10 @@ def build_graph(
     _check_unk_cost(unk_cost, grammar)
     hidden = None if progress else True  # None: also where there is no terminal
     num_stages = _NUM_STAGES + 2 * (grammar is not None) - (not minimize)
-    with tqdm(total=num_stages, desc="build", unit="stage", disable=hidden) as bar:
+    with (
+        _uncollected(),
+        tqdm(total=num_stages, desc="build", unit="stage", disable=hidden) as bar,
+    ):
         stages = Stages(bar)
         table = load_tokens(tokens, blank)
         between = separator_of(separator, table, lexicon=lexicon, silence=silence)

@@ -14,7 +14,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise, repeat
+from itertools import chain, pairwise, repeat
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -115,10 +115,12 @@ class Pronunciations:
         for entry, cost in zip(entries, costs or repeat(0.0), strict=False):
             least[entry] = min(cost, least.get(entry, cost))
         rows = sorted(least)
+        each = [tokens for _, tokens in rows]
+        splits = np.cumsum([0, *map(len, each)]).astype(np.int32)
         return Pronunciations(
             word=np.array([word for word, _ in rows], np.int32),
-            splits=np.cumsum([0, *(len(one) for _, one in rows)]).astype(np.int32),
-            tokens=np.array([t for _, tokens in rows for t in tokens], np.int32),
+            splits=splits,
+            tokens=np.fromiter(chain.from_iterable(each), np.int32, int(splits[-1])),
             cost=np.array([least[row] for row in rows], np.float32),
         )
 
