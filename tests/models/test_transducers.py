@@ -7,15 +7,16 @@ import pytest
 import tiny_models
 import tiny_transducers as tiny
 
-import wfstdec
-from wfstdec import Transcriber, TransducerDecoder, TransducerOptions, load_model
-from wfstdec.errors import ModelError, OptionError, ShapeError
-from wfstdec.models import StreamingEncoder
-from wfstdec.transcription import CutOptions
-
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("torch")
+
+import wfstdec  # noqa: E402
+from wfstdec import Transcriber, TransducerDecoder, TransducerOptions, load_model  # noqa: E402
+from wfstdec.errors import ModelError, OptionError, ShapeError  # noqa: E402
+from wfstdec.models import StreamingEncoder  # noqa: E402
+from wfstdec.transcription import CutOptions  # noqa: E402
+
 RATE = 16000
 KINDS = pytest.mark.parametrize("num_durations", [0, 5], ids=["rnnt", "tdt"])
 
