@@ -19,12 +19,13 @@ import torch
 import transformers
 from tiny_whisper import letter_tokenizer, moonshine
 
-from wfstdec import AttentionDecoder, AttentionOptions, load_model
+from wfstdec import AttentionDecoder, AttentionOptions, Transcriber, load_model
 from wfstdec.audio import read_audio
 from wfstdec.errors import AudioLengthError, ModelError
 from wfstdec.models.attention import NemoAttentionModel
 from wfstdec.models.loading import family_of
 from wfstdec.models.onnx_asr_models import whisper_features
+from wfstdec.transcription import CutOptions, Recording
 
 DEMO = "graphs/librispeech_demo/audio/1462-170142-0030.mp3"
 MAKERS = {
@@ -443,3 +444,31 @@ def test_whisper_of_english_alone(folders, tmp_path):
     assert list(prompt) == ids_of("<|startoftranscript|>", "<|notimestamps|>")
     with pytest.raises(ModelError, match="of English alone"):
         load_model(folder, language="de")
+
+
+def test_long_audio_is_cut_at_pauses_and_streams_have_finals(folders):
+    model = load_model(folders("nemo canary"))
+    decoder = AttentionDecoder(model, options=AttentionOptions(beam_size=2))
+    random = np.random.default_rng(3)
+    parts = [
+        (level * random.standard_normal(round(16000 * seconds))).astype(np.float32)
+        for seconds in (9.0, 10.0, 7.0)
+        for level in (0.1, 0.0)
+    ]
+    parts[1::2] = [one[:12800] for one in parts[1::2]]  # pauses of 0.8 s
+    waveform = np.concatenate(parts[:-1])
+    transcriber = Transcriber(model, decoder, cuts=CutOptions(whole_s=5.0), workers=1)
+    [found] = transcriber.run([Recording("long", waveform)])
+    starts = [start for start, _ in found.pieces]
+    assert [0.08 * start for start in starts] == pytest.approx([0, 9.4, 20.2], abs=0.4)
+    size = round(0.08 * 16000)
+    for start, end, (_, [hyp]) in zip(
+        starts, [*starts[1:], 10**6], found.pieces, strict=True
+    ):
+        frames = model.encode([waveform[start * size : end * size]])
+        assert decoder.decode(frames) == [hyp]
+    stream, finals = transcriber.stream(), []
+    for chunk in np.array_split(waveform, 40):
+        finals += stream.send(chunk)
+    finals += stream.finish()
+    assert len(finals) >= 3 and all(one.hypothesis.num_frames for one in finals)

@@ -160,7 +160,7 @@ def _model(
     place, shift_s, rate = about
     given = replace(given, tokens=None, blank=None)
     spec = given.spec(place, net.tokens, len(net.tokens), shift_s, rate)
-    dim += window_s > 0  # with a mark
+    net.frame_dim = dim = dim + (window_s > 0)  # with a mark
     spec = replace(spec, family="attention", frame_dim=dim, window_s=window_s)
     return SpeechModel(BatchEncoder(spec, one_by_one(frames)), net)
 
