@@ -286,10 +286,12 @@ _OURS = "(default: the search's)"
 
 @command(
     f"--lm --unk-cost --lm-scale --word-insertion --nbest {READING} --output --format "
-    f"{RUN} --kaldi --kaldi-words",
+    f"{RUN} --kaldi --kaldi-words --model --audio --model-weight --model-texts "
+    "--language",
     required="--lattices",
     changes={
         "--lattices": GIVEN_LATTICES,
+        "--model": {"help": "an attention model that takes audio, such as Whisper"},
         "--lm-scale": changed(None, f"factor of costs of --lm, or graph {_OURS}"),
         "--word-insertion": changed(
             None, f"cost of each word; above 0 penalises {_OURS}"
@@ -306,11 +308,19 @@ def rescore(args: Args) -> None:
     The words of a lattice get new costs: those of its graph are dropped. Without a
     language model the graph's costs stay, and --lm-scale and --word-insertion change
     their weight; no new search is needed for that. Results can be written as compact
-    lattices for Kaldi's tools, too. A lattice with a fault is named and left out, and
+    lattices for Kaldi's tools, too. With --model and --audio the best texts of a
+    lattice are sorted by what an attention model gives for them as well:
+
+        wfstdec rescore --lattices x.lat --model whisper --audio calls/ --output hyp.txt
+
+    A lattice with a fault is named and left out, and
     the exit code is 1. Results of a run that was stopped stay next to --output, and
     --resume continues from there.
     """
     need(args, "--kaldi-words", "--kaldi")
+    need(args, "--audio --model-weight --model-texts --language", "--model")
+    need(args, "--model", "--audio")
+    reading = _second_pass(args) if args.model else reading_of(args, args.nbest)
     kaldi = None
     if args.kaldi:
         is_text = args.kaldi.endswith(".txt")
@@ -319,12 +329,24 @@ def rescore(args: Args) -> None:
         args.lattices,
         args.output,
         **values_of(args, "lm unk_cost lm_scale word_insertion format strict"),
-        reading=reading_of(args, args.nbest),
+        reading=reading,
         kaldi=kaldi,
         restart=restart_of(args, "kaldi"),
         progress=not args.quiet,
     )
     finish(summary, args)
+
+
+def _second_pass(args: Args) -> LatticeReading:
+    """The reading of lattices by an attention model and the audio."""
+    if args.confidence or args.mbr:
+        raise OptionError("--confidence or --mbr with --model, expected neither")
+    from wfstdec.batch.second_pass import SecondPass  # needs torch
+
+    recordings = {one.name: one.audio for one in find_recordings(args.audio)}
+    model = load_model(args.model, language=args.language)
+    how: Any = {"weight": args.model_weight, "num_texts": args.model_texts}
+    return SecondPass(nbest=args.nbest, model=model, recordings=recordings, **how)
 
 
 def make_decoder(args: Args, options: Any) -> Decoder:

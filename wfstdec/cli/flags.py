@@ -314,6 +314,11 @@ _TABLE: dict[str, Any] = {
     ),
     f"--batch-rows N {RayOptions.batch_rows}": "with --ray: rows of a batch",
     f"--file-rows N {RayOptions.file_rows}": "with --ray: rows of a file of results",
+    # a second pass
+    "--audio PATH+": "recordings of the lattices, by their names: files, folders, "
+    "lists of paths (.txt), manifests (.jsonl)",
+    "--model-weight X 0.5": "weight of the costs of --model",
+    "--model-texts N>0 16": "texts of each lattice that --model compares",
     # audio
     "--kind encoder|mapped|hama|transformers-attention|transformers|onnx-transducer|"
     "nemo-attention|onnx-attention|streaming-onnx|onnx-asr|onnx|nemo|torchaudio|"
