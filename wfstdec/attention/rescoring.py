@@ -43,7 +43,7 @@ class Rescored(NamedTuple):
 
 def rescore(
     model: AttentionModel,
-    frames: Sequence[Tensor],
+    frames: Sequence[Any],
     lists: Sequence[Sequence[Hypothesis]],
     *,
     weight: float,
@@ -62,7 +62,7 @@ def rescore(
     Args:
         model: A decoder; where it has a method `score(frames, lengths, prompts, labels,
             sizes)`, with a row for each text, that is asked in place of steps.
-        frames: [T, D] of each utterance, of the encoder.
+        frames: [T, D] of each utterance, of the encoder; tensors or arrays.
         lists: Hypotheses of each, as `decode_nbest` or `lattice_hypotheses` gives them.
         weight: Of the model.
         spell: Makes tokens of a text, in the case and with the signs that the model
@@ -89,7 +89,8 @@ def rescore(
             raise ShapeError(f"{what}{len(many)} utterances, expected {num} as lists")
     spell = spell or spelling_of(model)
     found = []
-    for one, hyps, rows in zip(frames, lists, given, strict=True):
+    tensors = map(torch.as_tensor, frames)
+    for one, hyps, rows in zip(tensors, lists, given, strict=True):
         # Hypotheses may differ in times alone: each text is asked once.
         known = _spelt(spell, [hyp.text for hyp in hyps])
         spelled = [*known.values()]

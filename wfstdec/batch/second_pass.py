@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import torch
-
 from wfstdec.attention.rescoring import rescore, spelling_of
 from wfstdec.audio.reading import AudioLike, read_audio
 from wfstdec.batch.decoding import LatticeReading
@@ -61,9 +59,8 @@ class SecondPass(LatticeReading):
             tokens = self._spell(text)
             return tokens if tokens is not None and len(tokens) < limit else None
 
-        given = [torch.from_numpy(frames[0])], [texts]
         how: Any = {"weight": self.weight, "spell": spell}
-        [better] = rescore(self.model.net, *given, **how)
+        [better] = rescore(self.model.net, frames, [texts], **how)
         return [one.hypothesis for one in better[: self.nbest]]
 
     def _waveform(self, utterance: str) -> Any:
