@@ -113,7 +113,7 @@ def features():
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("strategy", ["greedy", "alsd"])
-def test_exports_say_what_the_net_says(models, features, strategy):
+def test_exports_give_the_tokens_of_the_net(models, features, strategy):
     net, *exported = models
     options = TransducerOptions(strategy=strategy, beam_size=4)
     own = TransducerDecoder(net, options=options, input="features")

@@ -59,7 +59,7 @@ def onnx_asr_model(kind, folder):
     return resolver.model_type(files, *how)
 
 
-def said_by(peer, waveform):
+def tokens_by(peer, waveform):
     padded = np.pad(waveform, (0, max(0, RATE // 10 - len(waveform))))
     features = peer._preprocessor(padded[None], np.array([len(padded)]))
     ((tokens, frames, _),) = peer._decoding(*peer._encode(*features))
@@ -67,7 +67,7 @@ def said_by(peer, waveform):
 
 
 @KINDS
-def test_both_layouts_of_nemo_say_what_onnx_asr_says(
+def test_both_layouts_of_nemo_give_the_tokens_of_onnx_asr(
     tmp_path, recordings, num_durations
 ):
     """Greedy tokens and their frames; a token in a padded frame is cut off again."""
@@ -87,16 +87,16 @@ def test_both_layouts_of_nemo_say_what_onnx_asr_says(
     kind = f"nemo-conformer-{'tdt' if num_durations else 'rnnt'}"
     peer = onnx_asr_model(kind, folder)
     for waveform, hyp in zip(recordings[1:], found[0][1:], strict=True):
-        assert (hyp.token_ids, hyp.token_frames[0]) == said_by(peer, waveform)
+        assert (hyp.token_ids, hyp.token_frames[0]) == tokens_by(peer, waveform)
 
 
-def test_icefalls_stateless_decoder_says_what_onnx_asr_says(tmp_path, recordings):
+def test_icefalls_stateless_decoder_gives_the_tokens_of_onnx_asr(tmp_path, recordings):
     folder = tiny.zipformer_folder(tmp_path)
     model = load_model(folder)
     assert (model.spec.frame_shift_s, model.net.max_symbols) == (0.04, 1)
     hyps = greedy_of(model, max_symbols=1).decode(model.encode(recordings[1:]))
     peer = onnx_asr_model("zipformer", folder)
-    expected = [said_by(peer, waveform) for waveform in recordings[1:]]
+    expected = [tokens_by(peer, waveform) for waveform in recordings[1:]]
     found = [(h.token_ids, h.token_frames[0]) for h in hyps]
     # Features of two libraries differ by 2e-4.
     assert sum(a == b for a, b in zip(found, expected, strict=True)) >= len(found) - 1
@@ -118,7 +118,7 @@ def features_of_sherpa_onnx(waveform):
 
 
 @KINDS
-def test_sherpa_onnx_says_the_same_of_its_features(tmp_path, recordings, num_durations):
+def test_tokens_of_sherpa_onnx_on_its_features(tmp_path, recordings, num_durations):
     sherpa = pytest.importorskip("sherpa_onnx")
     folder = tiny.sherpa_folder(tmp_path, num_durations)
     names = {p: str(folder / f"{p}.onnx") for p in ("encoder", "decoder", "joiner")}

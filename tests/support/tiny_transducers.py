@@ -6,8 +6,7 @@
                                          tokens.txt, metadata as sherpa-onnx reads them
     zipformer_folder(folder)             the same, with icefall's stateless decoder
 
-Folders of NeMo's layouts with one seed have the same weights. `greedy` is the greedy
-search of one utterance in NumPy, and `run_*` give it a folder's files.
+Folders of NeMo's layouts with one seed have the same weights.
 """
 
 import json
@@ -31,7 +30,7 @@ def random_weights(seed, num_durations, blank=V):
     if blank == V:  # NeMo's is zeros: the blank is what is before the first token
         embedding[blank] = 0
     bias = np.zeros(out, np.float32)
-    bias[blank] = 3.0 if num_durations else 5.0  # else it never stops
+    bias[blank] = 3.0 if num_durations else 5.0  # else it emits without end
     return {
         "B": bias,
         "W": draw(FEATURES, D, scale=0.25),
@@ -185,71 +184,3 @@ def zipformer_folder(folder, seed=1, name="{}.onnx"):
 def write_vocabulary(path, names):
     lines = "".join(f"{name} {i}\n" for i, name in enumerate(names))
     path.write_text(lines, encoding="utf-8")
-
-
-def greedy(frames, start, predict, join, blank, durations, max_symbols=10):
-    """Greedy tokens and frames of one utterance, [T, D]; the rule of onnx-asr.
-
-    A step takes the best token and, of a TDT, the best duration apart. A blank of
-    duration 0, or `max_symbols` tokens in one frame, go one frame further.
-    """
-    tokens, places, t, here = [], [], 0, 0
-    g, state = start()
-    while t < len(frames):
-        logits = join(frames[t], g)
-        size = len(logits) - len(durations)
-        token = int(logits[:size].argmax())
-        skip = durations[int(logits[size:].argmax())] if durations else -1
-        if token != blank:
-            tokens.append(token)
-            places.append(t)
-            here += 1
-            g, state = predict(token, state)
-        if skip > 0:
-            t, here = t + skip, 0
-        elif token == blank or here == max_symbols:
-            t, here = t + 1, 0
-    return tokens, places
-
-
-def session(path):
-    import onnxruntime
-
-    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-
-
-def run_sherpa(folder, frames, durations, max_symbols=10):
-    decoder, joiner = session(folder / "decoder.onnx"), session(folder / "joiner.onnx")
-    zeros = np.zeros((1, 1, H), np.float32)
-
-    def predict(token, state):
-        given = {
-            "targets": np.array([[token]], np.int32),
-            "target_length": np.array([1], np.int32),
-            "states": state[0],
-            "states2": state[1],
-        }
-        out, _, *states = decoder.run(None, given)
-        return out, tuple(states)
-
-    def join(frame, g):
-        given = {"encoder_outputs": frame[None, :, None], "decoder_outputs": g}
-        return joiner.run(None, given)[0][0, 0, 0]
-
-    start = predict(V, (zeros, zeros))
-    how = predict, join, V, durations, max_symbols
-    return greedy(frames, lambda: start, *how)
-
-
-def run_zipformer(folder, frames):
-    """Greedy tokens; the first context is (-1, blank), and a frame has one token."""
-    decoder, joiner = session(folder / "decoder.onnx"), session(folder / "joiner.onnx")
-
-    def predict(token, context):
-        context = (*context, token)[-2:]
-        return decoder.run(None, {"y": np.array([context])})[0], context
-
-    def join(frame, g):
-        return joiner.run(None, {"encoder_out": frame[None], "decoder_out": g})[0][0]
-
-    return greedy(frames, lambda: predict(0, (-1,)), predict, join, 0, (), 1)

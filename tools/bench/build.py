@@ -133,7 +133,7 @@ def write_synthetic(num_words: int, num_ngrams: int, folder: Path) -> Row:
     half = (num_ngrams - len(words)) // 2
 
     def some(first: np.ndarray, second: np.ndarray, size: int) -> np.ndarray:
-        """So many different pairs, sorted."""
+        """`size` different pairs, sorted."""
         pairs = np.unique(first * len(words) + second)
         kept = np.sort(rng.choice(pairs, size, replace=False))
         return np.stack(np.divmod(kept, len(words)), axis=1)

@@ -8,9 +8,9 @@
 
 Both decode the same float32 posteriors on the same graph, with the same beam and
 max_active, Kaldi with min_active=0. Kaldi has no LM scale, so its graph has it
-multiplied in; ours is told by `lm_scale`, as users do it, and makes the same float32
+multiplied in; ours has `lm_scale`, as users set it, and makes the same float32
 products. Where max_active binds, Kaldi narrows its next beam (by beam_delta, 0.5); ours
-does so only if --beam-delta tells both: without it ours has more to do.
+does so only with --beam-delta, which sets both: without it ours has more to do.
 
 Costs come first: where those of an utterance differ by more than 1e-5 (relative), no
 speed is given for that beam, and the exit status is 1. Then both are timed by turns, in

@@ -67,7 +67,7 @@ class WithCtc:
 
     frames: Any  # [T, D]
     ctc: Any = None  # float32 [T, columns]; None without CTC
-    num_heard: int = -1  # Frames of the audio itself; behind them is silence
+    num_audio_frames: int = -1  # Frames of the audio itself; behind them is silence
 
     def __len__(self) -> int:
         """T."""
@@ -102,8 +102,8 @@ class AttentionBackend(ModelBackend):
             raise OptionError("ctc= with input='features', expected frames")
         found = super().inputs(frames, lengths)
         if ctc is None:
-            heard = getattr(self.model, "num_heard", len)
-            return [WithCtc(one, None, heard(one)) for one in found]
+            count = getattr(self.model, "num_audio_frames", len)
+            return [WithCtc(one, None, count(one)) for one in found]
         rows = split_batch(ctc, as_numpy)
         if (num := len(rows)) != len(found):
             raise ShapeError(
@@ -138,14 +138,19 @@ class AttentionBackend(ModelBackend):
         total = -sum(weight * lm.final(lm.start) for lm, weight in lms)
         text = FinishedHypothesis((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
         silence = self._path(text, None, options, 0, None)
-        found = {i: [silence] for i, one in enumerate(utterances) if not one.num_heard}
+        found = {
+            i: [silence] for i, one in enumerate(utterances) if not one.num_audio_frames
+        }
         for group in self._groups(utterances, given):
             some = [utterances[i].frames for i in group]
             fusion = Fusion(lms, [lists[i] for i in group], options, self._units)
             logprobs = [self._logprobs_of(utterances[i], i) for i in group]
             ctc = self._ctc(options, logprobs)
             searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
-            sizes, limit = [utterances[i].num_heard for i in group], self.model.limit
+            sizes, limit = (
+                [utterances[i].num_audio_frames for i in group],
+                self.model.limit,
+            )
             try:
                 texts = searcher.run(
                     torch.nn.utils.rnn.pad_sequence(some, batch_first=True),
@@ -195,7 +200,7 @@ class AttentionBackend(ModelBackend):
         self, utterances: Sequence[WithCtc], prompts: Sequence[Sequence[int]]
     ) -> Iterator[list[int]]:
         """Utterances decoded together: prompts of one length, frames of like length."""
-        spoken = [i for i, one in enumerate(utterances) if one.num_heard]
+        spoken = [i for i, one in enumerate(utterances) if one.num_audio_frames]
         for size in sorted({len(prompts[i]) for i in spoken}):
             alike = [i for i in spoken if len(prompts[i]) == size]
             yield from self.groups(alike, utterances)
@@ -272,8 +277,8 @@ class AttentionDecoder(ModelDecoder):
         unk_cost: As of `GreedyDecoder`.
         input: What is decoded: `"frames"` of the encoder, or `"features"`.
         frame_shift_s: Seconds per frame of the encoder; None is the model's, or 0.02.
-        batch_size: Utterances decoded side by side, and encoded; None is what
-            `load_model` was told, or 24.
+        batch_size: Utterances decoded side by side, and encoded; None is `max_batch`
+            of the model of `load_model`, or 24.
         device: Where the model is.
         ctc_tokens: The tokens of CTC log-probs, with their blank; None where they are
             the model's, the blank in the place of the end.

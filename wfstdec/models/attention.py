@@ -178,7 +178,7 @@ class HfAttentionModel:
         counts = mask.long().sum(1).tolist()
         return [row[:count] for row, count in zip(frames, counts, strict=True)]
 
-    def num_heard(self, frames: Tensor) -> int:
+    def num_audio_frames(self, frames: Tensor) -> int:
         """Frames of the audio among those of a Whisper, as its encoder marks them."""
         marks = (
             frames[:, dim_of(self.model.config) :]

@@ -116,7 +116,7 @@ class OnnxAttention:
         """Implement `AttentionModel.limit`: what the decoder has positions for."""
         return self.positions - len(self.prompt)
 
-    def num_heard(self, frames: Tensor) -> int:
+    def num_audio_frames(self, frames: Tensor) -> int:
         """Frames of the audio among those of an utterance."""
         return int(frames[:, -1].sum()) if self.is_marked else len(frames)
 
