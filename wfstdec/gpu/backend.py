@@ -168,12 +168,15 @@ class BatchingBackend(ABC):
         room = pool.device.budget.left + pool.num_bytes
         block_bytes = pool.layout.num_bytes(1, pool.entries)
         num_blocks = self.shape(len(lengths), options).num_blocks
+        sizes = {
+            n: self.utterance_bytes(n, options, record) + n * frame
+            for n in set(lengths)
+        }
         part: list[int] = []
         taken = 0
         # Of like length together: a launch takes as long as its longest utterance.
         for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-            one = self.utterance_bytes(lengths[i], options, record)
-            one += lengths[i] * frame
+            one = sizes[lengths[i]]
             scratch = block_bytes * min(len(part) + 1, num_blocks)
             if part and taken + one + scratch > room:
                 yield part

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def callers_stream(cupy: Any, array: Any) -> Any:
     return cupy.cuda.Stream.from_external(_Stream(pointer))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _GpuArray:
     """An array on the GPU, or one utterance of it."""
 
@@ -120,9 +120,9 @@ class _GpuArray:
 
     def __iter__(self) -> Iterator[_GpuArray]:
         shape, strides = self.shape[1:], self.strides[1:]
+        of_numbers = self.dtype, self.type, shape, strides
         for i in range(self.shape[0]):
-            address = self.address + i * self.strides[0]
-            yield replace(self, address=address, shape=shape, strides=strides)
+            yield _GpuArray(self.owner, self.address + i * self.strides[0], *of_numbers)
 
 
 def _as_gpu_array(cupy: Any, array: Any) -> _GpuArray:

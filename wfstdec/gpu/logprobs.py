@@ -25,7 +25,7 @@ CONSTANTS: dict[str, int | float] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class DeviceLogprobs:
     """Log-probs of one utterance, [T, V], where kernels can read them."""
 

@@ -29,7 +29,7 @@ from wfstdec.search.hypothesis import (
     Word,
     insertion_cost,
 )
-from wfstdec.search.paths.tokens import Path, Paths
+from wfstdec.search.paths.tokens import Path, Paths, SinglePaths
 from wfstdec.search.paths.words import BEGINNING, Cutter, Words
 from wfstdec.search.threads import DeferredSignals
 
@@ -78,8 +78,8 @@ class Reader(Generic[_Found]):
         self, found: Sequence[_Found], boosts: Sequence[Any]
     ) -> list[Hypothesis]:
         """Read many together, whose boosts add the same words as the reader's."""
-        paths: Sequence[Any] = found
-        if not isinstance(found, Paths):
+        paths: Any = found.paths if isinstance(found, SinglePaths) else found
+        if not isinstance(paths, Paths):
             paths = list(map(self.best, found))
         return self.read(paths, boosts)
 

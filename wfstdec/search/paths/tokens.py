@@ -109,6 +109,20 @@ class Paths(Sequence[Any]):
         return PathTokens(*columns)
 
 
+class SinglePaths(Sequence[Any]):
+    """Lists of one path each, of utterances; `paths` has these together."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, i: Any) -> Any:
+        """The list of utterance `i`."""
+        return [self.paths[i]]
+
+
 class PartialPath(NamedTuple):
     """The best path of a search so far, without its first tokens and labels."""
 

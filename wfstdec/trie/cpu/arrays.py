@@ -154,6 +154,16 @@ class UtteranceState(NamedTuple):
     base: np.ndarray  # float64 [1]: what re-basing took off
 
 
+class EndedStates(NamedTuple):
+    """States of utterances that are over, side by side."""
+
+    frontier: np.ndarray  # ENTRY [F], of each in order
+    trace: np.ndarray  # TRACE_NODE [N]
+    splits: np.ndarray  # int64 [B + 1, 2]: where those of each begin
+    counts: np.ndarray  # int64 [B, 8]
+    base: np.ndarray  # float64 [B]
+
+
 class Record(NamedTuple):
     """Arcs and entries that a recording search keeps."""
 

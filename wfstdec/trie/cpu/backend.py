@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -35,9 +34,11 @@ from wfstdec.jit.records import Pool, WeakCache, longer
 from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.paths.tokens import (
     OPEN_PRON,
+    PATH_END,
     PartialPath,
     Path,
     Paths,
+    SinglePaths,
     columns_of_rows,
     path_of_rows,
 )
@@ -102,6 +103,26 @@ def search_utterances(
     return arrays.OK
 
 
+@kernel
+def end_utterances(search, scratch, ended, outcomes, paths, rows, at):
+    """End utterances that another search has advanced; as `search_utterances`."""
+    search, scratch = opened(search), opened(scratch)
+    for i in range(at[arrays.NEXT_UTTERANCE], len(outcomes)):
+        entry, node = ended.splits[i]
+        behind, last = ended.splits[i + 1]
+        utterance = arrays.UtteranceState(
+            ended.frontier[entry:behind],
+            ended.trace[node:last],
+            ended.counts[i],
+            ended.base[i : i + 1],
+        )
+        status = end(search, scratch, utterance, outcomes[i], paths, rows, at)
+        if status != arrays.OK:
+            return status
+        at[arrays.NEXT_UTTERANCE] = i + 1
+    return arrays.OK
+
+
 @inlined
 def begin(search, utterance):
     """Begin an utterance."""
@@ -150,7 +171,7 @@ class CpuBackend(HostBackend):
         boosts: CompiledBoosts,
         pace: CallBudget,
         names: Sequence[int] = (),
-    ) -> list[list[Path]]:
+    ) -> Sequence[list[Path]]:
         """Decode whole utterances with the same boosts, as `HostBackend`."""
         search = CpuSearch(self, self.inputs_of(options, boosts))
         return search.decode(utterances, pace, names or range(len(utterances)))
@@ -253,24 +274,32 @@ class FoundPaths(NamedTuple):
 
     def read(
         self, settled: Mapping[int, np.ndarray], *, sums: bool
-    ) -> list[list[Path]]:
+    ) -> Sequence[list[Path]]:
         """Read the paths of each utterance, best first."""
-        ends, found = self.paths[: self.at[arrays.NUM_PATHS]], []
+        ends = self.paths[: self.at[arrays.NUM_PATHS]]
         splits = np.append(ends["first"], self.at[arrays.NUM_ROWS])
         of_rows = columns_of_rows(self.rows, splits, ends["pron"].astype(np.int64))
-        read = Paths(ends, *of_rows)
-        given = iter(enumerate(ends.tolist()))
-        for i, outcome in enumerate(self.outcomes.tolist()):
-            base, _, count, frames, died, complete = outcome
-            paths = []
-            for k, (cost, _, acoustic, *_, before) in islice(given, count):
-                path = read.tokens(k)
-                if i in settled:
+        outcome = np.repeat(self.outcomes, self.outcomes["count"])
+        made = np.zeros(len(ends), PATH_END)
+        made["acoustic_cost"] = math.nan if sums else ends["acoustic"]
+        made["search_cost"] = outcome["base"] + ends["cost"].astype(np.float64)
+        made["reached_final"], made["died_at_frame"] = (
+            outcome["complete"],
+            outcome["died"],
+        )
+        made["num_frames"] = outcome["frames"]
+        read = Paths(made, *of_rows)
+        if not settled and (self.outcomes["count"] == 1).all():
+            return SinglePaths(read)
+        found = []
+        for i, (first, count) in enumerate(self.outcomes[["first", "count"]].tolist()):
+            paths = [read[k] for k in range(first, first + count)]
+            if i in settled:
+                for k, path in enumerate(paths, first):
                     rows = self.rows[splits[k] : splits[k + 1]]
-                    rows = _joined(settled[i], rows, before)
-                    path = path_of_rows(rows, int(ends["pron"][k]))
-                costs = 0.0, math.nan if sums else acoustic, base + cost
-                paths.append(Path(path, *costs, bool(complete), frames, died))
+                    rows = _joined(settled[i], rows, int(ends["before"][k]))
+                    tokens = path_of_rows(rows, int(ends["pron"][k]))
+                    paths[k - first] = path._replace(tokens=tokens)
             found.append(paths)
         return found
 
@@ -314,7 +343,7 @@ class CpuSearch:
 
     def decode(
         self, utterances: Sequence[np.ndarray], pace: CallBudget, names: Sequence[int]
-    ) -> list[list[Path]]:
+    ) -> Sequence[list[Path]]:
         """Decode whole utterances, at most `GROUP`; `names` are those in errors."""
         given, num, params = filled_up(utterances), len(utterances), self._params
         num_frames = sum(map(len, utterances))
@@ -332,17 +361,33 @@ class CpuSearch:
             check()  # Ctrl-C is handled between calls
         return self._found.read(self._settled, sums=params.sums)
 
+    def end(self, ended: arrays.EndedStates) -> Sequence[list[Path]]:
+        """End utterances that another search has advanced, entries in their order."""
+        num, params = len(ended.base), self._params
+        num_frames = int(ended.counts[:, arrays.FRAMES].sum())
+        self._found = FoundPaths.room_for(num, params.nbest, num_frames)
+        self._call(
+            lambda scratch: end_utterances(self._search, scratch, ended, *self._found)
+        )
+        return self._found.read(self._settled, sums=params.sums)
+
     def _run(self, given: tuple[np.ndarray, ...], num_whole: int) -> None:
-        """Call the kernel until it is done: arrays grow, the language model answers."""
+        """Search utterances, and end the first `num_whole`."""
+        self._call(
+            lambda scratch: search_utterances(
+                *(self._search, scratch, self.state, self._record),
+                *(given, num_whole, *self._found),
+            )
+        )
+
+    def _call(self, run: Callable[[Handle[arrays.Scratch]], int]) -> None:
+        """Call a kernel until it is done: arrays grow, the language model answers."""
         scratch, status = self._backend.take_scratch(len(self.state.frontier)), -1
         try:
             with self._lm:
                 while status != arrays.OK:
                     self._search = with_model(self._search, self._lm)
-                    status = search_utterances(
-                        *(self._search, scratch, self.state, self._record),
-                        *(given, num_whole, *self._found),
-                    )
+                    status = run(scratch)
                     scratch = self._grow(status, scratch)
                     if self._lm.answer():
                         check()  # a user's model may be slow

@@ -9,8 +9,8 @@
     session.look(), session.finish()
 
 Frontier and trace have the records of the CPU's kernels. So endings, n-best, and
-partial results are read by the CPU's own code, from what is downloaded: each utterance
-has a `CpuSearch` that never sees a frame.
+partial results are read by the CPU's own code, from what is downloaded: whole
+utterances together, those in chunks by a `CpuSearch` that never sees a frame.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.gpu.batch import Batch, BatchLayout, Growth, Session
-from wfstdec.gpu.device import BlockShape
+from wfstdec.gpu.device import BlockShape, Grid
 from wfstdec.gpu.records import NONE
 from wfstdec.search.paths.tokens import PartialPath, Path
 from wfstdec.trie.cpu import arrays
@@ -42,7 +42,8 @@ from wfstdec.trie.gpu.layout import (
 from wfstdec.trie.options import TrieOptions
 
 _Result = TypeVar("_Result")
-RECORDS = {"frontier": ENTRY, "trace": NODE, "backup": ENTRY}
+_KEPT = {"frontier": ENTRY, "trace": NODE}
+RECORDS = _KEPT | {"backup": ENTRY}
 """The arrays of an utterance, and what they hold; `backup` only where it comes in
 chunks."""
 LAYOUT = BatchLayout(
@@ -88,15 +89,17 @@ class DeviceBatch(Batch):
         lengths: Sequence[int] | None = None,
     ) -> None:
         work = device_space.work(options.beam_size)
-        inputs = [cpu.inputs_of(options, one)[0].value for one in boosts]
+        lists = {id(one): one for one in boosts}
+        known = {i: cpu.inputs_of(options, one)[0].value for i, one in lists.items()}
+        inputs = [known[id(one)] for one in boosts]
         task = task_of(inputs[0].params)
         device_space.fill_in(task)
         super().__init__(
             LAYOUT, work.scratch, task, Variant(work.form.threads), len(boosts)
         )
         self._form = work.form
-        self._searches = [cpu.start(options, one) for one in boosts]
-        self.utterances["base"] = [one.state.base[0] for one in self._searches]
+        self._cpu, self._options, self._boosts = cpu, options, boosts
+        self.utterances["base"] = [one.first_base for one in inputs]
         frames: Sequence[int | None] = lengths or [None] * len(boosts)
         for i, one in enumerate(inputs):
             most = one.words.top_bonus + one.phrases.rows["credit"].max()
@@ -117,56 +120,50 @@ class DeviceBatch(Batch):
         for name in ("entries", "candidates", "tokens"):
             self._task[f"shared_{name}"] = getattr(form, name) if fits else 0
 
-    def finish(self) -> list[list[Path]]:
+    def finish(self) -> Sequence[list[Path]]:
         """End all utterances; the batch cannot be used afterwards."""
+        groups: dict[int, list[int]] = {}  # utterances with the same boosts together
+        for i, one in enumerate(self._boosts):
+            groups.setdefault(id(one), []).append(i)
         with self._device.on_stream(self._stream):
-            states = self._states(range(len(self.utterances)))
+            states = [self._states(np.array(group)) for group in groups.values()]
         # Memory first: other batches need not wait until paths are read.
         self._release()
-        for search, state in zip(self._searches, states, strict=True):
-            search.state = state
-        return [search.finish() for search in self._searches]
+        found: dict[int, list[Path]] = {}
+        for group, state in zip(groups.values(), states, strict=True):
+            search = self._cpu.start(self._options, self._boosts[group[0]])
+            ended = search.end(state)
+            if len(groups) == 1:
+                return ended
+            found.update(zip(group, ended, strict=True))
+        return [found[i] for i in range(len(found))]
 
-    def _states(self, which: Sequence[int]) -> list[arrays.UtteranceState]:
-        """Download the states of some utterances, in one copy."""
-        parts = [
-            (int(one[name]), int(one[f"{name}_count"]) * RECORDS[name].itemsize)
-            for one in self.utterances[list(which)]
-            for name in ("frontier", "trace")
-        ]
-        starts = np.cumsum([0, *(size for _, size in parts)])
-        joined = self._device.empty(int(starts[-1]), np.dtype(np.uint8))
-        first = self._device.address(joined)
-        for (source, size), start in zip(parts, starts[:-1], strict=True):
-            if size:
-                self._device.copy(first + int(start), source, size)
-        found = self._device.download(joined, np.dtype(np.uint8))
-        cuts = np.split(found, starts[1:-1])
-        return [
-            self._state(i, cuts[2 * at], cuts[2 * at + 1]) for at, i in enumerate(which)
-        ]
-
-    def _state(
-        self, i: int, frontier: np.ndarray, trace: np.ndarray
-    ) -> arrays.UtteranceState:
-        """State of an utterance, of its bytes; as it began where no launch had it."""
-        one = self.utterances[i]
-        if one["frontier_count"] == 0:
-            return self._searches[i].state
-        counts = np.zeros(8, np.int64)
-        counts[arrays.FRONTIER] = one["frontier_count"]
-        counts[arrays.TRACE] = one["trace_count"]
-        counts[arrays.FRAMES] = one["frames"]
-        counts[arrays.DIED] = -1 if one["died"] == NONE else one["died"]
-        counts[arrays.ACTIVE], counts[arrays.CANDIDATES] = (
-            one["active"],
-            one["candidates"],
-        )
-        return arrays.UtteranceState(
-            frontier.view(arrays.ENTRY).copy(),
-            trace.view(arrays.TRACE_NODE).copy(),
+    def _states(self, which: np.ndarray) -> arrays.EndedStates:
+        """Download the states of some utterances."""
+        taken, device = self.utterances[which], self._device
+        splits, buffers = np.zeros((len(which) + 1, 2), np.int64), []
+        for column, (name, dtype) in enumerate(_KEPT.items()):
+            np.cumsum(taken[f"{name}_count"], out=splits[1:, column])
+            buffer = device.empty(int(splits[-1, column]), dtype)
+            starts = device.address(buffer) + splits[:-1, column] * dtype.itemsize
+            self.utterances[f"last_{name}"][which] = starts
+            buffers.append(buffer)
+        macros, threads = self._variant.macros, self._form.threads
+        self._launch(Grid("gather_states", len(which), 0, macros, threads), which)
+        frontier, trace = map(device.download, buffers, _KEPT.values())
+        counts = np.zeros((len(which), 8), np.int64)
+        counts[:, arrays.FRONTIER], counts[:, arrays.TRACE] = np.diff(splits, axis=0).T
+        counts[:, arrays.FRAMES] = taken["frames"]
+        died = taken["died"].astype(np.int64)
+        counts[:, arrays.DIED] = np.where(died == NONE, -1, died)
+        counts[:, arrays.ACTIVE] = taken["active"]
+        counts[:, arrays.CANDIDATES] = taken["candidates"]
+        return arrays.EndedStates(
+            frontier.view(arrays.ENTRY),
+            trace.view(arrays.TRACE_NODE),
+            splits,
             counts,
-            np.array([one["base"]]),
+            taken["base"].copy(),
         )
 
 
@@ -181,6 +178,7 @@ class DeviceSession(DeviceBatch, Session):
         boosts: CompiledBoosts,
     ) -> None:
         super().__init__(device_space, cpu, options, [boosts])
+        self._search = cpu.start(options, boosts)
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
         """The best path so far but its first tokens and labels; it can continue."""
@@ -192,14 +190,24 @@ class DeviceSession(DeviceBatch, Session):
 
     def finish(self) -> list[Path]:  # type: ignore[override]
         """End the utterance; the session cannot be used afterwards."""
-        return super().finish()[0]
+        self._download_state()
+        self._release()
+        return self._search.finish()
+
+    def _download_state(self) -> None:
+        """Let the host's search stand where this one does; at first it does."""
+        if not self.utterances[0]["frontier_count"]:
+            return
+        with self._device.on_stream(self._stream):
+            states = self._states(np.arange(1))
+        self._search.state = arrays.UtteranceState(
+            states.frontier, states.trace, states.counts[0], states.base
+        )
 
     def _on_host(self, work: Callable[[CpuSearch], _Result]) -> _Result:
         """Let the host work on the search; write back the trace and the frontier."""
-        search = self._searches[0]
-        with self._device.on_stream(self._stream):
-            (search.state,) = self._states([0])
-        result, state = work(search), search.state
+        self._download_state()
+        result, state = work(self._search), self._search.state
         if self.utterances[0]["frontier_count"]:
             trace = state.trace[: int(state.counts[arrays.TRACE])].view(NODE)
             with self._device.on_stream(self._stream):

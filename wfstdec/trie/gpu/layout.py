@@ -116,7 +116,7 @@ def program(threads: int) -> Program:
     return Program(
         "advance.cu",
         KERNELS,
-        kernels=("advance_chunk",),
+        kernels=("advance_chunk", "gather_states"),
         own_bytes=OWN_BYTES + OWN_BYTES_OF_THREAD * threads,
         shared_bytes=lambda room: max(0, room),
         structs=STRUCTS,

@@ -138,3 +138,17 @@ advance_chunk(const __grid_constant__ Task task) {
     }
     times.write(task.phase_times);
 }
+
+// Put the frontiers and traces of utterances where the host downloads them together.
+extern "C" __global__ void __launch_bounds__(TEAM_BOUND, TEAMS_PER_SM)
+gather_states(const __grid_constant__ Task task) {
+    const Utterance& one = task.utterances[task.queue[blockIdx.x]];
+    const auto copy = [](const void* from, void* to, u32 bytes) {
+        const u32* source = in_global(static_cast<const u32*>(from));
+        u32* target = in_global(static_cast<u32*>(to));
+        for (u32 i = threadIdx.x; i < bytes / sizeof(u32); i += THREADS)
+            target[i] = source[i];
+    };
+    copy(one.frontier, one.last_frontier, one.frontier_count * sizeof(Entry));
+    copy(one.trace, one.last_trace, one.trace_count * sizeof(Node));
+}

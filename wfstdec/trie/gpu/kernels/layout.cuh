@@ -86,6 +86,8 @@ struct Utterance {
     Entry* backup;           // [frontier_capacity]: the frontier before a launch that
                              // is not `checked`; null: nobody may want it back
     Node* trace;             // [trace_capacity]
+    Entry* last_frontier;    // where `gather_states` puts both, for the host
+    Node* last_trace;
     double base;             // what re-basing took off all costs so far
     u32 chunk_frame;         // the next frame of the chunk to do
     u32 frontier_capacity;
