@@ -1,18 +1,18 @@
-"""Our decoders on a GPU beside riva-asrlib-decoder, NeMo and our CPU backends.
+"""Our decoders on a GPU beside riva-asrlib-decoder and our CPU backends.
 
     python -m tools.bench.gpu --output run.json                       # the headline
     python -m tools.bench.gpu --profile full --output run.json --minutes 9 --resume
     python -m tools.bench.gpu --long 60 600 --batches 1 8 --output long.json
-    python -m tools.bench.gpu --profile trie --output trie.json         # NeMo too
+    python -m tools.bench.gpu --profile trie --output trie.json
 
 Graphs are built where they are not in the cache. At every point our hypotheses are
 compared with the CPU's before anything is timed; where one differs there is no time,
 and the exit status is 1. Times are medians by CUDA events over whole calls, warmed up:
 log-probs on the device, words with times on the host (Riva's n-best list is not read);
-"search ms" is without what makes words and times of our paths, on the CPU.
-Riva's decoder is compared where it is installed: word error rates, and what its paths
-cost beside ours. NeMo has a language model over tokens and no lexicon: half of each
-set's utterances are decoded so, with a model of what the other half says. The file is
+"search ms" is without what makes words and times of our paths, on the CPU. The times
+of phases come from a build of its own, in which a thread of each block reads the clock
+between them. Riva's decoder is compared where it is installed: word error rates, and
+what its paths cost beside ours. NeMo's is compared by `tools.gpu.tokens`. The file is
 written after every point, so that a run that is cut off, or that `--minutes` ends (exit
 status 4), goes on with `--resume`.
 """
@@ -30,10 +30,9 @@ from tools.bench.cases import Case, Inputs, load_set, make_case
 from tools.bench.command import exit_with
 from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import Bench, Setting
-from tools.bench.gpu_trie import TrieBench, TrieSetting, token_case
+from tools.bench.gpu_trie import TrieBench, TrieSetting
 from tools.bench.report import Row
 from tools.gpu import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
-from tools.peers.nemo_ctc import NemoPeer
 from tools.peers.riva import PACKAGE, RivaPeer
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import BackendError
@@ -72,7 +71,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--long", nargs="+", type=float, default=[], help="seconds of recordings")
     add("--minutes", type=float, default=float("inf"), help="stop after so many")
     add("--resume", action="store_true", help="go on with the output's points")
-    add("--only", choices=("ours", "riva", "nemo"), help="one, in this process")
+    add("--only", choices=("ours", "riva"), help="one, in this process")
     args = command.parse(parser, argv, PROFILES)
     if args.output is None or min(args.batches) < 1:
         parser.error("--output is needed, and --batches must be 1 or more")
@@ -111,13 +110,9 @@ class Points:
         self.run.write(self.run.rows)
         args, made = self._args, (self._args, self._gpu, self.run.skip)
         only = args.only
-        every = list(cases(args)) if only != "nemo" else []
+        every = list(cases(args))
         tries = [TrieSetting(*point) for point in args.trie]
         benches = [Bench(case, *made) for case in every]
-        inputs, token_cases = Inputs.of(args), []
-        for name in args.sets if tries else ():
-            case = token_case(load_set(name, inputs), inputs, args)
-            token_cases.append(TrieBench(case, *made))
         trie_benches = [TrieBench(case, *made) for case in every if tries]
         for bench, point in product(benches, args.settings):
             for boosted in args.boosted if only in (None, "ours") else ():
@@ -126,13 +121,11 @@ class Points:
                 self.add(bench.cpu(setting))
                 self.add(bench.ours(setting, expected))
         if only in (None, "ours"):
-            for trie, size in product([*trie_benches, *token_cases], tries):
+            for trie, size in product(trie_benches, tries):
                 self.add(trie.cpu(size))
                 self.add(trie.ours(size, trie.expect(size)))
         if only in (None, "riva") and args.settings:
             self.measure_riva(benches)
-        if only in (None, "nemo"):
-            self.measure_nemo(token_cases, tries)
 
     def measure_riva(self, benches: Sequence[Bench]) -> None:
         """Riva's decoder on all cases, if it is there."""
@@ -145,21 +138,6 @@ class Points:
                 print(f"without {PACKAGE}: {error}")
                 return
             self.compare(bench, peer)
-
-    def measure_nemo(
-        self, benches: Sequence[TrieBench], settings: Sequence[TrieSetting]
-    ) -> None:
-        """NeMo's search on bare tokens, if it is there."""
-        for bench in benches:
-            self._gpu.release()
-            try:
-                peer = NemoPeer(bench.case.peer_inputs())
-                peer.to_gpu()
-            except (BackendError, AssertionError) as error:  # torch without CUDA
-                print(f"without NeMo: {error}")
-                return
-            for setting in settings:
-                self.add(bench.nemo(setting, bench.expect(setting), peer))
 
     def compare(self, bench: Bench, peer: RivaPeer) -> None:
         """Riva's decoder at all points, until it fails."""

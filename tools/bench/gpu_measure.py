@@ -10,12 +10,13 @@ rows += bench.riva(setting, expected, peer)
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, product
+from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from wfstdec.compare.speech import evenly_spaced
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.batch import DeviceBatch
+from wfstdec.wfst.gpu.layout import PHASES
 from wfstdec.wfst.options import WfstOptions
 
 FEWEST = 16
@@ -138,18 +140,31 @@ class Bench(Measuring):
         return dict(zip(self.case.speech.logprobs, found, strict=True))
 
     def cpu(self, setting: Setting) -> Iterator[Row]:
-        """A row for the CPU, a thread per processor, on all utterances."""
-        names, arrays = list(self.case.speech.logprobs), self.case.utterances
+        """Rows per batch for the CPU: a thread per processor, then a process."""
+        boosts, logprobs = self.boosts(setting), self.case.speech.logprobs
         decoder = self.case.wfst_decoder(self.options(setting), threads=None)
-        row = self.row(setting, len(names), decoder="cpu", threads=decoder.threads)
-        if self.skip(row):
-            return
-        decoder.decode(arrays[:1])
-        begin = time.perf_counter()
-        found = decoder.decode(arrays, boosts=self.boosts(setting))
-        seconds = time.perf_counter() - begin
-        texts = [hypothesis.text for hypothesis in found]
-        yield row | self._times([names], texts, Timing([seconds], [seconds]))
+        alone = self.case.wfst_decoder(self.options(setting), threads=1)
+        for kind, size in product(("cpu", "cpu processes"), self.args.batches):
+            told = {"decoder": kind, "threads": decoder.threads}
+            row = self.row(setting, size, **told)
+            if self.skip(row) or (kind != "cpu" and size < FEWEST):
+                continue
+            names = self.batches(size)
+            batches = [[logprobs[name] for name in one] for one in names]
+            with contextlib.ExitStack() as stack:
+                read = partial(_texts, decoder, boosts)
+                if kind != "cpu":
+                    # They have the batches as they are made, without a copy.
+                    _of_processes[:] = [partial(_texts, alone, boosts), batches[0]]
+                    pool = get_context("fork").Pool(decoder.threads)
+                    read = partial(_in_processes, stack.enter_context(pool))
+                texts, seconds = [], []
+                for i in range(self.args.repeats + 1):
+                    begin = time.perf_counter()
+                    texts = [text for batch in batches for text in read(batch)]
+                    if i > 0:
+                        seconds.append(time.perf_counter() - begin)
+            yield row | self._times(names, texts, Timing(seconds, seconds))
 
     def ours(self, setting: Setting, expected: dict[str, Hypothesis]) -> Iterator[Row]:
         """Rows per batch; without times where answers are not the CPU's."""
@@ -191,11 +206,33 @@ class Bench(Measuring):
             return {"differ": differ}
         timing = self.gpu.time(run, self.args.repeats)
         row = self._times(names, [one.text for one in found], timing)
-        row |= _traffic(_count_work(decoder, batches, boosts), timing)
+        row |= self._work(decoder, batches[0], boosts, row["us_per_frame"])
         paths = partial(each, batches, partial(_search, decoder, boosts))
         timing = self.gpu.time(paths, self.args.repeats)
         search_ms = 1e3 * timing.median_s / len(batches)
         return {"differ": 0, **row, "search_ms": search_ms}
+
+    def _work(
+        self,
+        decoder: WfstDecoder,
+        batch: Padded,
+        boosts: dict[str, float] | None,
+        us_per_frame: float,
+    ) -> Row:
+        """Work of a frame, its bandwidth, and microseconds of a frame by phase."""
+        utterances = decoder._backend.inputs(*batch)
+        compiled = decoder._boosts.compile(boosts, len(utterances))
+        graph = decoder._backend.device_graph  # type: ignore[union-attr]
+        counts, row = phases_of(
+            lambda: DeviceBatch(graph, decoder.options, compiled), utterances, PHASES
+        )
+        frames = max(counts["frames"], 1)
+        moved = sum(counts[name] * size for name, size in BYTES.items()) / frames
+        for name in BYTES:
+            row[f"{name}_per_frame"] = round(counts[name] / frames, 1)
+        for name in ("shared", "spilled"):
+            row[f"{name}_share"] = round(counts[name] / frames, 4)
+        return row | {"gb_per_s": len(utterances) * moved / us_per_frame / 1e3}
 
     def riva(
         self, setting: Setting, expected: dict[str, Hypothesis], peer: RivaPeer
@@ -236,6 +273,29 @@ class Bench(Measuring):
         return asdict(compare_costs(list(by_name), ours, theirs))
 
 
+_of_processes: list[Any] = []
+"""What processes of the CPU decode with, and the batch."""
+
+
+def _texts(
+    decoder: WfstDecoder, boosts: dict[str, float] | None, batch: list[np.ndarray]
+) -> list[str]:
+    return [one.text for one in decoder.decode(batch, boosts=boosts)]
+
+
+def _decode_some(which: list[int]) -> list[tuple[int, str]]:
+    read, batch = _of_processes
+    return list(zip(which, read([batch[i] for i in which]), strict=True))
+
+
+def _in_processes(pool: Any, batch: list[np.ndarray]) -> list[str]:
+    """Texts by processes that each take a few utterances at a time, the long first."""
+    order = sorted(range(len(batch)), key=lambda i: -len(batch[i]))
+    parts = [order[i : i + 4] for i in range(0, len(order), 4)]
+    found = dict(chain.from_iterable(pool.imap_unordered(_decode_some, parts)))
+    return [found[i] for i in range(len(batch))]
+
+
 def as_given(logprobs: np.ndarray, dtype: str) -> np.ndarray:
     """Log-probs as a GPU gets them, in float32 again."""
     return logprobs.astype(dtype).astype(np.float32)
@@ -253,22 +313,6 @@ def _search(
 def each(batches: list[Padded], decode: Callable[..., list[Any]]) -> list[Any]:
     """Decode batches one after the other."""
     return [found for batch in batches for found in decode(*batch)]
-
-
-def _count_work(
-    decoder: WfstDecoder, batches: list[Padded], boosts: dict[str, float] | None
-) -> Counter[str]:
-    """Count the work of searches of batches, in sums over frames."""
-    counts: Counter[str] = Counter()
-    graph = decoder._backend.device_graph  # type: ignore[union-attr]
-    for batch in batches:
-        utterances = decoder._backend.inputs(*batch)
-        compiled = decoder._boosts.compile(boosts, len(utterances))
-        search = DeviceBatch(graph, decoder.options, compiled)
-        search.advance(utterances)
-        search.finish()
-        counts.update(search.counts)
-    return counts
 
 
 def phases_of(
@@ -299,13 +343,3 @@ def phases_of(
         "phases_us": dict(zip(phases, us, strict=True)),
         "spilled": counts["spilled"],
     }
-
-
-def _traffic(counts: Counter[str], timing: Timing) -> Row:
-    """Work per frame, and the bandwidth that it makes, whatever cache it comes from."""
-    frames = max(counts["frames"], 1)
-    moved = sum(counts[name] * size for name, size in BYTES.items())
-    figures = {f"{name}_per_frame": round(counts[name] / frames, 1) for name in BYTES}
-    for name in ("shared", "spilled"):
-        figures[f"{name}_share"] = round(counts[name] / frames, 4)
-    return figures | {"gb_per_s": moved / timing.median_s / 1e9}

@@ -7,6 +7,7 @@ print("\n".join(verdicts(rows)))
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
@@ -15,8 +16,8 @@ LARGE, SMALL = 128, 8
 """Batches from here up are throughput, batches down to here are latency."""
 THROUGHPUT, LATENCY = 5.0, 10.0
 """What is asked: so many times Riva's at an equal or lower word error rate."""
-NEMO, NEMO_SIZE, NEMO_BATCH = 20.0, 16, 32
-"""What is asked of the trie: so many times NeMo's, at this size and from this batch."""
+TRIE_BATCH = 32
+"""From here up the trie is compared with the CPU."""
 POINT = ("set", "lm", "max_active", "beam_size", "beam", "batch")
 """What a point of ours and one of a peer's have in common."""
 OF = {"dtype": "", "threads": "threads", "lattice_beam": "lattice beam"}
@@ -57,8 +58,20 @@ COLUMNS: Columns = {
 
 
 def table(rows: list[Row]) -> str:
-    """The points that have times, one below the other."""
-    return format_table(COLUMNS, [row for row in rows if "event_s" in row])
+    """The points that have times, one below the other; then their phases."""
+    timed = [row for row in rows if "event_s" in row]
+    tables = [format_table(COLUMNS, timed)]
+    names = {tuple(row["phases_us"]): None for row in timed if "phases_us" in row}
+    for phases in names:
+        columns = {name: COLUMNS[name] for name in ("size", "beam", "batch", "of")}
+        columns |= {name: partial(_phase, name) for name in phases}
+        own = [row for row in timed if tuple(row.get("phases_us", ())) == phases]
+        tables.append(f"us of a frame and block\n{format_table(columns, own)}")
+    return "\n\n".join(tables)
+
+
+def _phase(name: str, row: Row) -> str:
+    return f"{row['phases_us'][name]:.2f}"
 
 
 def compared(
@@ -118,26 +131,15 @@ def verdicts(rows: list[Row]) -> list[str]:
 
 
 def _of_the_trie(rows: list[Row]) -> list[str]:
-    """Lines on the trie beside NeMo's search and all cores of the CPU."""
-    lines = []
-    nemo, cpu = (
-        [one for one in compared(rows, "trie", peer) if one[0]["batch"] >= NEMO_BATCH]
-        for peer in ("nemo", "cpu trie")
-    )
-    chosen = [one for one in nemo if one[0]["beam_size"] == NEMO_SIZE]
-    if chosen:
-        lines.append(
-            f"trie: {_range(chosen)} times NeMo's over {len(chosen)} points of size "
-            f"{NEMO_SIZE} from batch {NEMO_BATCH} on, {NEMO:g} asked"
-        )
-    elif any(row["decoder"] == "trie" for row in rows):
-        lines.append("trie: nothing was compared with NeMo at what is asked")
-    if cpu:
-        lines.append(
-            f"trie: {_range(cpu)} times {cpu[0][1]['threads']} threads of the CPU over "
-            f"{len(cpu)} points from batch {NEMO_BATCH} on"
-        )
-    return lines
+    """Lines on the trie beside all cores of the CPU."""
+    pairs = compared(rows, "trie", "cpu trie")
+    cpu = [one for one in pairs if one[0]["batch"] >= TRIE_BATCH]
+    if not cpu:
+        return []
+    return [
+        f"trie: {_range(cpu)} times {cpu[0][1]['threads']} threads of the CPU over "
+        f"{len(cpu)} points from batch {TRIE_BATCH} on"
+    ]
 
 
 def _range(pairs: list[tuple[Row, Row, float]]) -> str:
