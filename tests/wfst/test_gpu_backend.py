@@ -1,5 +1,6 @@
 """The CUDA kernels, unchanged, on this machine's CPU: the bits of the specification."""
 
+import contextlib
 import ctypes
 import dataclasses
 import gc
@@ -422,7 +423,24 @@ def test_a_batch_is_decoded_in_parts_where_memory_is_short():
             device.launches.clear()
             assert decoded(backend, *drawn[1:]) == expected
         parts.append(device.launches.count("best_paths"))
-    assert parts[0] == 1 < parts[1] < parts[2] >= 5, parts
+    # Where all fit, as many in a part as run side by side.
+    assert parts[0] == 5 and 1 < parts[1] < parts[2] >= 5, parts
+
+
+def test_two_parts_side_by_side_that_do_not_fit_after_all():
+    drawn = draw(np.random.default_rng(10), num_utterances=9)
+    expected, lengths = expected_paths(*drawn), [8] * 9
+    roomy = DeviceBackend(drawn[0], EmulatedDevice(), 1)
+    plan, both = roomy.memory_plan(9, 8), []
+    for room in np.linspace(1.0, 6.0, 40):
+        limit = int(plan["graph"] + room * (plan["total"] - plan["graph"]))
+        device = EmulatedDevice(memory_limit=limit)
+        backend = DeviceBackend(drawn[0], device, first_capacity=1)
+        _, at_once = backend._parts(lengths, drawn[1], record=False)
+        both.append(at_once)
+        with contextlib.suppress(DeviceMemoryError):  # one alone does not fit
+            assert decoded(backend, *drawn[1:]) == expected
+    assert {True, False} == set(both)
 
 
 def test_the_memory_plan_is_what_is_taken():

@@ -7,10 +7,15 @@
 `boosts` is one `CompiledBoosts` per utterance.
 """
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
+
+import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import DeviceError, LogprobError
@@ -22,7 +27,7 @@ from wfstdec.gpu.device import (
     ScratchPool,
     shape_for,
 )
-from wfstdec.gpu.logprobs import Chunk
+from wfstdec.gpu.logprobs import Chunk, stream_of
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.search.threads import ALONE, Read, Workers
 
@@ -99,13 +104,30 @@ class BatchingBackend(ABC):
         workers: Workers = ALONE,
         read: Read | None = None,
     ) -> list[Any]:
-        """Decode whole utterances, [T, V], in as many parts as memory asks for."""
+        """Decode whole utterances, [T, V]: many in parts, two of them side by side."""
         found: dict[int, Any] = {}
         bad: list[LogprobError] = []
-        parts = self._parts(list(map(len, utterances)), options, record)
+        scratch, lengths = self.pool(options), list(map(len, utterances))
+        device, late = scratch.device, []  # parts that did not fit side by side
+        parts, both = self._parts(lengths, options, record)
         left = [sorted(part) for part in parts][::-1]
-        while left:
-            part = left.pop()
+        if both:
+            utterances = self._without_streams(utterances)
+
+        def next_part() -> list[int] | None:
+            with contextlib.suppress(IndexError):  # another thread may take the last
+                return left.pop()
+            return None
+
+        def decode_parts(both: bool) -> None:
+            try:
+                while (part := next_part()) is not None:
+                    decode_one(part, both)
+            except BaseException:
+                left.clear()
+                raise
+
+        def decode_one(part: list[int], both: bool) -> None:
             chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
             try:
                 decoded = self._decode_part(chunks, options, given, record)
@@ -118,16 +140,44 @@ class BatchingBackend(ABC):
                 bad.append(error)  # another part may have one before it
             except DeviceMemoryError:
                 # The plan is an estimate: what does not fit after all is halved.
-                if len(part) < 2:
+                if both:
+                    late.append(part)
+                elif len(part) < 2:
                     raise
-                half = len(part) // 2
-                left += [part[half:], part[:half]]
-            except self.device.failures as error:
-                missing = set(range(len(utterances))) - set(found)
-                raise DeviceError(_failed(error, missing), missing, found) from error
+                else:
+                    half = len(part) // 2
+                    left.extend([part[half:], part[:half]])
+
+        def beside() -> None:
+            """Upload, and read what was found, while another part is searched."""
+            with device.on_stream(device.second_stream):
+                decode_parts(True)
+
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                other = pool.submit(beside) if both else None
+                decode_parts(both)
+                if other is not None:
+                    other.result()
+            if late:
+                scratch.clear()
+                left += late
+                decode_parts(False)
+        except device.failures as error:
+            missing = set(range(len(utterances))) - set(found)
+            raise DeviceError(_failed(error, missing), missing, found) from error
         if bad:
             raise min(bad, key=attrgetter("utterance"))
         return [one for _, one in sorted(found.items())]
+
+    def _without_streams(self, utterances: Sequence[Chunk]) -> list[Chunk]:
+        """Wait for log-probs on the device, so that any stream may read them."""
+        with self.device.on_stream(stream_of(utterances)):
+            self.device.wait()
+        return [
+            one if isinstance(one, np.ndarray) else replace(one, stream=None)
+            for one in utterances
+        ]
 
     def _decode_part(
         self,
@@ -162,26 +212,29 @@ class BatchingBackend(ABC):
 
     def _parts(
         self, lengths: Sequence[int], options: Any, record: bool
-    ) -> Iterator[list[int]]:
-        """Utterances that fit side by side by the plan, the longest first."""
+    ) -> tuple[list[list[int]], bool]:
+        """Cut a batch, the longest first; whether two parts fit side by side."""
+        # Of like length together: a launch takes as long as its longest utterance.
+        order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
         pool, frame = self.pool(options), self.num_tokens * _LOGPROB_BYTES
         room = pool.device.budget.left + pool.num_bytes
         block_bytes = pool.layout.num_bytes(1, pool.entries)
-        num_blocks = self.shape(len(lengths), options).num_blocks
         sizes = {
-            n: self.utterance_bytes(n, options, record) + n * frame
+            n: n * frame + self.utterance_bytes(n, options, record)
             for n in set(lengths)
         }
-        part: list[int] = []
+        most = pool.device.shapes[0].num_blocks
+        whole = sum(sizes[n] for n in lengths) + 2 * most * block_bytes
+        if len(lengths) > most and whole <= room:
+            return [order[i : i + most] for i in range(0, len(order), most)], True
+        num_blocks = self.shape(len(lengths), options).num_blocks
+        parts: list[list[int]] = [[]]
         taken = 0
-        # Of like length together: a launch takes as long as its longest utterance.
-        for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-            one = sizes[lengths[i]]
-            scratch = block_bytes * min(len(part) + 1, num_blocks)
-            if part and taken + one + scratch > room:
-                yield part
-                part, taken = [], 0
-            part.append(i)
-            taken += one
-        if part:
-            yield part
+        for i in order:
+            scratch = block_bytes * min(len(parts[-1]) + 1, num_blocks)
+            if parts[-1] and taken + sizes[lengths[i]] + scratch > room:
+                parts.append([])
+                taken = 0
+            parts[-1].append(i)
+            taken += sizes[lengths[i]]
+        return [part for part in parts if part], False

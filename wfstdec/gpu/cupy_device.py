@@ -96,6 +96,7 @@ class CupyDevice:
         self._loading = threading.Lock()
         self._staging: list[np.ndarray] = []
         self.kernels(macros)
+        self.second_stream = cupy.cuda.Stream(non_blocking=True)
         with _LOCK:
             self.budget = _BUDGETS.get(self.number) or Budget(
                 int(MEMORY_SHARE * self._free_memory())

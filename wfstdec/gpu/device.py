@@ -123,6 +123,7 @@ class Device(Protocol):
 
     shapes: tuple[BlockShape, ...]  # Of blocks, the largest first; `shape_for` chooses
     budget: Budget  # The memory that all work on it may take
+    second_stream: Any  # For work beside that of a thread's current stream
     # What is raised where the device itself fails
     failures: tuple[type[Exception], ...]
 
@@ -299,6 +300,12 @@ class ScratchPool:
         if kept:
             kept.close()
         return self._new(blocks, self.entries)
+
+    def clear(self) -> None:
+        """Give the memory back that is kept."""
+        with self._lock:
+            while self._kept:
+                self._kept.pop().close()
 
     def give(self, scratch: Scratch) -> None:
         """Put scratch back, unless there is nothing left of it."""

@@ -157,11 +157,10 @@ class EmulatedDevice:
         kinds = zip(threads, blocks, strict=True)
         self.shapes = tuple(BlockShape(*kind, shared) for kind in kinds)
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
-        self.budget = Budget(memory_limit)
+        self.budget, self.second_stream = Budget(memory_limit), None
         self.failures, self.fail_after = (DeviceFault,), None
         self.launches, self.grids, self._sources = [], [], []
         self._library, self._program = library, program
-        self._staging = np.zeros(0, np.uint8)
 
     def empty(self, count, dtype):
         """Filled with a pattern: nothing may depend on what memory held before."""
@@ -191,10 +190,8 @@ class EmulatedDevice:
 
     def staging(self, num_bytes):
         """Spoil what a copy left there: nothing may depend on it."""
-        if len(self._staging) < num_bytes:
-            self._staging = np.empty(num_bytes, np.uint8)
-        self._staging[:] = 0xA5
-        return contextlib.nullcontext(self._staging)
+        memory = np.full(num_bytes + 1, 0xA5, np.uint8)
+        return contextlib.nullcontext(memory)
 
     def copy(self, target, source, num_bytes):
         ctypes.memmove(target, source, num_bytes)
