@@ -31,7 +31,7 @@ LOG_CHARACTERS = 60_000
 """Of a process that are kept, the last ones."""
 BATCHES = ["--batches", "1", "8", "32", "128", "400"]
 _BENCH = ["tools.bench.gpu", "--boosted", "0", "--dtypes", "float32", "--repeats", "3"]
-_TESTS = ["pytest", "-q", "-m", "gpu", "-n", "{workers}", "--timeout", "60", "-x"]
+_TESTS = ["pytest", "-q", "-m", "gpu", "-n", "{workers}", "--timeout", "60"]
 _SANITIZE = ["tools.gpu.sanitize", "--cases", "4"]
 
 
