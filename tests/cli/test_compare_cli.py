@@ -1,10 +1,13 @@
 """`wfstdec compare` and `wfstdec tune`, in this process, on small real files."""
 
+import shlex
 import sys
 
 import pytest
 from cli_files import build, wfstdec, write_files
+from spoken import SpokenEncoder, spoken, write_wav
 
+from wfstdec.cli.main import main
 from wfstdec.compare import load_comparison
 
 TRIE = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
@@ -118,3 +121,41 @@ def test_the_best_of_what_was_kept(files, capsys):
         lists, lattices = (line for line in printed.splitlines() if "best in" in line)
         assert lists.startswith(f"%WER {point.kept.list_wer:.2f} [")
         assert lattices.startswith(f"%WER {point.kept.lattice_wer:.2f} [")
+
+
+def test_audio_in_place_of_log_probs(files, capsys, monkeypatch):
+    """The log-probs of a CTC model; the command that tune prints transcribes."""
+    (files / "in").mkdir()
+    for name, words in (("utt1", ["cab"]), ("utt2", ["ab", "c"]), ("utt3", ["ab"])):
+        write_wav(files / f"in/{name}.wav", spoken(words))
+    monkeypatch.setattr("spoken.encoder", SpokenEncoder(), raising=False)
+    audio = ["--audio", f"{files}/in", "--model", "spoken:encoder"]
+    ref = ["--ref", "ref.txt"]
+    lm = ["--lexicon", "lexicon.txt", "--lm", "lm.arpa", "--separator", "<wb>"]
+    given = [*audio, *ref, *lm, "--no-peers", "--repeats", "1", "--json", "c.json"]
+    assert wfstdec(files, "compare", *given) == 0
+    points = load_comparison(files / "c.json").points
+    assert {one.series for one in points} == {"WFST", "trie"}
+    assert all(one.wer == 0 for one in points)
+    capsys.readouterr()
+    trials = ["--trie", "beam_size=8", "--max-trials", "3", "--quiet"]
+    assert wfstdec(files, "tune", *audio, *ref, *lm, *trials) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("wfstdec transcribe ")
+    assert main(shlex.split(line)[1:]) == 0
+    told = set(capsys.readouterr().out.splitlines())
+    assert told == {"utt1 cab", "utt2 ab c", "utt3 ab"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("--ref ref.txt", "neither --logprobs nor --audio"),
+        ("--ref ref.txt --audio in", "--audio and no --model"),
+        ("--ref ref.txt --audio in --model m.json --logprobs x.npz", "and --logprobs"),
+        ("--ref ref.txt --logprobs x.npz --language de", "--language without --audio"),
+    ],
+)
+def test_what_is_decoded_is_said_once(files, capsys, given, message):
+    assert wfstdec(files, "compare", *given.split(), *TRIE) == 1
+    assert message in capsys.readouterr().err

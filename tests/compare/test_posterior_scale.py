@@ -90,7 +90,7 @@ def test_by_the_command_line(tmp_path, capsys):
         (tune, "--posterior-scale without --lattices"),
         ((*tune, *files, *test[:2]), "--test-lattices and --test-ref"),
         (("tune", "--wfst", *tune[2:], *files), "--lattices without --posterior-scale"),
-        (("tune", "--wfst", *tune[2:]), "no --logprobs, expected what is decoded"),
+        (("tune", "--wfst", *tune[2:]), "neither --logprobs nor --audio"),
     ):
         assert main([*argv]) == 1
         assert message in capsys.readouterr().err

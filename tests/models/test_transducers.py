@@ -1,11 +1,13 @@
 """Transducers from audio: layouts of NeMo, onnx-asr, sherpa-onnx and icefall."""
 
+import shlex
 import shutil
 
 import numpy as np
 import pytest
 import tiny_models
 import tiny_transducers as tiny
+from spoken import write_wav
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -13,6 +15,9 @@ pytest.importorskip("torch")
 
 import wfstdec  # noqa: E402
 from wfstdec import Transcriber, TransducerDecoder, TransducerOptions, load_model  # noqa: E402
+from wfstdec.audio.reading import read_audio  # noqa: E402
+from wfstdec.cli.main import main  # noqa: E402
+from wfstdec.compare import load_comparison  # noqa: E402
 from wfstdec.errors import ModelError, OptionError, ShapeError  # noqa: E402
 from wfstdec.models import StreamingEncoder  # noqa: E402
 from wfstdec.transcription import CutOptions  # noqa: E402
@@ -282,3 +287,38 @@ def test_decoders_of_another_family_are_refused(tmp_path):
     decoder = wfstdec.GreedyDecoder(tokens=model.spec.tokens, frame_shift_s=0.08)
     with pytest.raises(OptionError, match="GreedyDecoder for .* family 'transducer'"):
         Transcriber(model, decoder)
+
+
+@pytest.mark.parametrize("num_durations", [None, 5], ids=["stateless", "tdt"])
+def test_compare_and_tune_from_audio(tmp_path, recordings, num_durations, capsys):
+    """The texts of the family's decoder; the command that tune prints transcribes."""
+    folder = (
+        tiny.zipformer_folder(tmp_path / "model")
+        if num_durations is None
+        else tiny.nemo_folder(tmp_path / "model", num_durations)
+    )
+    (tmp_path / "in").mkdir()
+    names = [f"utt{i}" for i in range(4)]
+    for name, waveform in zip(names, recordings[2:], strict=False):
+        write_wav(tmp_path / f"in/{name}.wav", waveform)
+    model = load_model(folder)
+    most = model.net.max_symbols or TransducerOptions.max_symbols
+    options = TransducerOptions(beam_size=3, max_symbols=most)
+    audio = [read_audio(tmp_path / f"in/{n}.wav", RATE).waveform for n in names]
+    decoder = TransducerDecoder(model, options=options)
+    texts = [h.text or "nothing" for h in decoder.decode(model.encode(audio))]
+    lines = zip(names, texts, strict=True)
+    (tmp_path / "ref.txt").write_text("".join(f"{n} {t}\n" for n, t in lines))
+    given = ["--audio", f"{tmp_path}/in", "--model", str(folder)]
+    given += ["--ref", f"{tmp_path}/ref.txt", "--transducer", "beam_size=3"]
+    more = ["--repeats", "1", "--json", f"{tmp_path}/c.json"]
+    assert main(["compare", *given, *more]) == 0
+    [point] = load_comparison(tmp_path / "c.json").points
+    assert point.wer == 0 and point.setting == {"beam_size": 3}
+    capsys.readouterr()
+    assert main(["tune", *given, "--max-trials", "2", "--quiet"]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert "%WER 0" in line or line.startswith("wfstdec transcribe ")
+    assert main(shlex.split(line)[1:]) == 0
+    found = [one.split(" ", 1)[-1] for one in capsys.readouterr().out.splitlines()]
+    assert found == [text.replace("nothing", "") for text in texts]

@@ -25,6 +25,7 @@ from wfstdec.cli.flags import (
     need,
     normalizer_of,
     open_vocabulary_of,
+    values_of,
 )
 from wfstdec.compare.comparison import Search
 from wfstdec.compare.models import DecoderSearch
@@ -43,13 +44,26 @@ from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 from wfstdec.io.results import read_confidences, read_text
 from wfstdec.lattice.file import LatticeFile, open_lattices
 from wfstdec.metrics import Score, score_texts
+from wfstdec.models import load_model
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import AUTO
 from wfstdec.text.normalize import Pairing, check_words
+from wfstdec.transcription.files import find_recordings
 
 _NAMED_AT_MOST = 20
 _SIDES = ("--ref", "--hyp")
-_SPEECH = "--utterances --frame-shift --ignore-case --normalize"
+_SPEECH = (
+    "--logprobs --audio --utterances --frame-shift --ignore-case --normalize --language"
+)
+_OF_AUDIO = {
+    "--logprobs": {"default": None},
+    "--audio": {"help": "recordings in place of log-probs: files, folders, manifests"},
+    "--model": {
+        "help": "a transducer: what TransducerNet.save wrote, or a folder with "
+        "encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt; the log-probs are the "
+        "features of its encoder. With --audio any model of `wfstdec transcribe`"
+    },
+}
 _MODELS = (
     "--graph --tokens --blank --lexicon --lm --separator --separator-optional "
     "--unk-cost --open-vocabulary --model --head --transducer-lm --attention-model "
@@ -146,8 +160,8 @@ def _names(utterances: Sequence[str]) -> str:
     f"{_SPEECH} {_MODELS} {_GRIDS} --lm-scale --word-insertion --boost --phrase-unit "
     "--phrase-boundary --sentencepiece-model --phrases --repeats --oracle --no-peers "
     "--json --plot",
-    required="--logprobs --ref",
-    changes={"--boost": {"nargs": "+"}},
+    required="--ref",
+    changes={"--boost": {"nargs": "+"}, **_OF_AUDIO},
 )
 def compare(args: Args) -> None:
     """Compare searches on your own data: WER against speed, at several beams.
@@ -169,6 +183,10 @@ def compare(args: Args) -> None:
     is of bare tokens: with a lexicon it runs without the language model. Transducers
     and attention decoders have tokens and language models of their own, and the time of
     their model is part of the speed.
+
+    With --audio the recordings are encoded once by --model: of CTC, whose log-probs the
+    searches of --graph, --tokens or --greedy then have; a transducer or an attention
+    model, with its own search. The time of that is no part of the speed.
 
     With --boost all except kaldi-decoder run once more with each list, credited by
     words, or with --phrase-unit token, and always without words, token by token.
@@ -198,7 +216,7 @@ def compare_with(args: Args, others: Callable[..., Sequence[Search]]) -> None:
     phrases = sorted(set().union(*(one.favoured for one in lists.values())))
     if args.phrases:
         phrases = read_phrases(args.phrases)
-    speech = _speech_of(args)
+    speech = _speech_of(args)  # may choose models
     searches = _searches_to_compare(args, _models_of(args), others)
     how: Any = {"boosts": lists, "phrases": phrases, "oracle": args.oracle}
     comparison = library.run(speech, searches, repeats=args.repeats, **how)
@@ -255,14 +273,32 @@ def _searches_to_compare(
 
 
 def _speech_of(args: Args) -> library.Speech:
-    """The utterances that the flags name."""
-    return library.read_speech(
-        args.logprobs,
-        args.ref,
-        limit=args.utterances,
-        frame_shift_s=args.frame_shift,
-        normalizer=normalizer_of(args),
+    """The utterances that the flags name; of audio, encoded by the model."""
+    how: Any = {"limit": args.utterances, "normalizer": normalizer_of(args)}
+    if args.audio is None:
+        need(args, "--language", "--audio")
+        if args.logprobs is None:
+            raise OptionError(
+                "neither --logprobs nor --audio, expected what is decoded"
+            )
+        frame_shift = {"frame_shift_s": args.frame_shift}
+        return library.read_speech(args.logprobs, args.ref, **frame_shift, **how)
+    if args.logprobs is not None or args.model is None:
+        what = "--logprobs" if args.logprobs else "no --model"
+        raise OptionError(f"--audio and {what}, expected --audio and --model")
+    recordings = {one.name: one.audio for one in find_recordings(args.audio)}
+    model = load_model(
+        *(args.model, args.tokens, args.blank),
+        **values_of(args, "head language"),
     )
+    speech = library.encode_speech(model, recordings, args.ref, **how)
+    args.frame_shift, args.model, args.head = speech.frame_shift_s, None, None
+    if model.spec.family == "ctc":
+        args.tokens = args.tokens or (None if args.graph else model.spec.tokens)
+    else:
+        kind = {"transducer": "model", "attention": "attention_model"}
+        setattr(args, kind[model.spec.family], model)
+    return speech
 
 
 def _models_of(args: Args) -> library.Models:
@@ -290,7 +326,7 @@ def _searches_of(
 
 
 @command(
-    f"--logprobs {_SPEECH} {_MODELS} --lattices --test-lattices --test-ref "
+    f"{_SPEECH} {_MODELS} --lattices --test-lattices --test-ref "
     "--reliability --boost --lm-scale-range --insertion-range --boost-range "
     "--max-trials --plot",
     required="--ref",
@@ -300,6 +336,7 @@ def _searches_of(
         "--posterior-scale": changed(
             None, "tune the scale of posteriors of --lattices; first scales", nargs="*"
         ),
+        **_OF_AUDIO,
         "--lattices": GIVEN_LATTICES,
         "--plot": {"help": "plot of WER against options: .png, .svg (matplotlib)"},
     },
@@ -328,6 +365,8 @@ def tune(args: Args) -> None:
         wfstdec tune --model model.npz --transducer-lm pieces.arpa --transducer ...
         wfstdec tune --attention-model model.npz --attention-lm pieces.arpa \
             --attention ...
+        wfstdec tune --audio dev/ --model parakeet --transducer-lm pieces.arpa \
+            --transducer --ref dev.txt
         wfstdec tune --posterior-scale --lattices dev.lat --ref dev.txt
     """
     if args.posterior_scale is not None:
@@ -339,18 +378,17 @@ def tune(args: Args) -> None:
     if not tuned and args.graph is None:
         flags = ", ".join(_GRIDS.split())
         raise OptionError(f"no --graph and none of {flags}, expected one to tune")
-    if args.logprobs is None:
-        raise OptionError("no --logprobs, expected what is decoded")
     if args.plot is not None:
         check_plot(args.plot)
     [name] = tuned or ["wfst"]
     if name == "greedy" and args.lexicon is not None:
         raise OptionError("--greedy with --lexicon, expected tokens alone")
+    source, speech = args.model, _speech_of(args)
     searches = _searches_of(_models_of(args), name, getattr(args, name) or ())
     # A grid has several settings; tuning looks for one itself.
     if len(searches) != 1 or len(searches[0].settings) != 1:
         raise OptionError("several settings to tune, expected one value each")
-    [search], speech = searches, _speech_of(args)
+    [search] = searches
     [setting], tunable, boosts = search.settings, search.tunable, None
     lists = read_boosts(args.boost) if args.boost else None
     if lists is not None:
@@ -383,7 +421,7 @@ def tune(args: Args) -> None:
         library.plot_tuning(tuning, args.plot)
     more = {} if lists is None else _boost_flags(args.boost, lists, search)
     best = replace(options, **tuning.best.setting)
-    print(f"to decode with it:\n{_decode_command(args, name, best, more)}")
+    print(f"to decode with it:\n{_decode_command(args, name, best, more, source)}")
 
 
 def _boost_flags(path: str, lists: BoostFile, search: DecoderSearch) -> dict[str, Any]:
@@ -404,9 +442,10 @@ def _boost_flags(path: str, lists: BoostFile, search: DecoderSearch) -> dict[str
 
 
 def _decode_command(
-    args: Args, kind: str, options: Any, more: Mapping[str, Any]
+    args: Args, kind: str, options: Any, more: Mapping[str, Any], source: str | None
 ) -> str:
     """The command line that decodes with these options, quoted for a shell."""
+    # `source`: the path of the model.
     given = {name: getattr(args, name, None) for name in INPUTS[kind].split()}
     if given.get("graph") is not None:
         given = {"graph": args.graph}
@@ -414,6 +453,10 @@ def _decode_command(
         given["lm"] = getattr(args, f"{kind}_lm")
     if kind == "attention":
         given["model"] = args.attention_model
+    if args.audio is not None:
+        of_model = ("tokens", "blank", "model", "head")
+        given = {name: x for name, x in given.items() if name not in of_model}
+        given["language"] = args.language
     if "separator" in given:
         named = {AUTO: None, None: "none"}
         given["separator"] = named.get(args.separator, args.separator)
@@ -422,11 +465,16 @@ def _decode_command(
     # Only what is not the default, so that the command stays readable.
     defaults = {one.name: one.default for one in fields(options)}
     flags |= {n: x for n, x in vars(options).items() if x != defaults[n]}
-    if args.frame_shift != FLAGS["--frame-shift"]["default"]:
-        flags["frame_shift"] = args.frame_shift
-    flags |= {**more, "logprobs": args.logprobs}
+    command = ["wfstdec", "decode"]
+    if args.audio is not None:
+        command = ["wfstdec", "transcribe", str(source), *map(str, args.audio)]
+    else:
+        if args.frame_shift != FLAGS["--frame-shift"]["default"]:
+            flags["frame_shift"] = args.frame_shift
+        flags["logprobs"] = args.logprobs
+    flags |= more
     words = [word for name, value in flags.items() for word in _flag_words(name, value)]
-    return shlex.join(["wfstdec", "decode", *words])
+    return shlex.join([*command, *words])
 
 
 def _flag_words(name: str, value: Any) -> list[str]:

@@ -18,6 +18,7 @@ from wfstdec.compare.quality import score_confidences as score_confidences
 from wfstdec.compare.quality import tune_posterior_scale as tune_posterior_scale
 from wfstdec.compare.running import run as run
 from wfstdec.compare.speech import Speech as Speech
+from wfstdec.compare.speech import encode_speech as encode_speech
 from wfstdec.compare.speech import read_speech as read_speech
 from wfstdec.compare.tuning import parse_grid as parse_grid
 from wfstdec.compare.tuning import tune as tune

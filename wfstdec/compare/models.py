@@ -7,6 +7,7 @@ decoder = make(TrieOptions(beam=8.0))                  # shares what was loaded
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -28,6 +29,7 @@ from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.automaton import Unit
+from wfstdec.models.speech import SpeechModel
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.files import PathLike
@@ -85,7 +87,7 @@ def greedy_factory(**given: Any) -> DecoderFactory:
 
 
 def timed_factory(name: str, **how: Any) -> tuple[DecoderFactory, Callable[[], float]]:
-    """A factory of decoders that run their model and its encoder, which are timed."""
+    """Make a factory of decoders that run their model, which is timed."""
     first = open_decoder(name, threads=1, **how)
     from wfstdec.attention.model import TimedModel
 
@@ -94,7 +96,7 @@ def timed_factory(name: str, **how: Any) -> tuple[DecoderFactory, Callable[[], f
     loaded = {
         "lm": list(first.lms),
         "separator": None if separator is None else first.tokens.names[separator],
-        "input": "features",
+        "input": first.input,
         "frame_shift_s": first.frame_shift_s,
     }
     kind: Any = type(first)
@@ -261,15 +263,17 @@ class Models:
         phrase_unit: `"token"` credits boost lists by tokens even where there are words.
         phrase_boundary: The token between words, for that; None is the separator.
         sentencepiece_model: Cuts phrases into tokens where no lexicon does.
-        transducer: A saved net, or a folder of an ONNX export.
+        transducer: A saved net, or a folder of an ONNX export, for features; or a
+            `SpeechModel` for frames of its encoder.
         head: A head of a net with several; None for the first.
         transducer_lm: A language model over its tokens.
-        attention: An attention decoder with its encoder, as for `load_attention`.
+        attention: An attention decoder with its encoder, as for `load_attention`; or a
+            `SpeechModel`.
         attention_lm: A language model over its tokens.
     """
 
     graph: PathLike | None = None
-    tokens: PathLike | None = None
+    tokens: PathLike | TokenTable | None = None
     blank: int | str | None = None
     lexicon: PathLike | None = None
     lm: PathLike | None = None
@@ -281,10 +285,10 @@ class Models:
     phrase_unit: Unit | None = None
     phrase_boundary: str | None = None
     sentencepiece_model: PathLike | None = None
-    transducer: PathLike | None = None
+    transducer: PathLike | SpeechModel | None = None
     head: str | None = None
     transducer_lm: PathLike | None = None
-    attention: PathLike | None = None
+    attention: PathLike | SpeechModel | None = None
     attention_lm: PathLike | None = None
 
     @cached_property
@@ -343,7 +347,8 @@ class Models:
     ) -> list[DecoderSearch]:
         """Searches of the transducer decoder, with its own tokens and LM."""
         files = {"transducer": self.transducer, "lm": self.transducer_lm}
-        return self._model_searches(base, grid, files, head=self.head)
+        head = {} if self.head is None else {"head": self.head}
+        return self._model_searches(base, grid, files, **head)
 
     def attention_searches(
         self, base: AttentionOptions, grid: Grid
@@ -353,7 +358,7 @@ class Models:
         return self._model_searches(base, grid, files)
 
     def _model_searches(
-        self, base: Any, grid: Grid, files: dict[str, PathLike | None], **more: Any
+        self, base: Any, grid: Grid, files: dict[str, Any], **more: Any
     ) -> list[DecoderSearch]:
         """A decoder that runs its model itself; the first file names the search."""
         (name, model), (_, lm) = files.items()
@@ -361,6 +366,9 @@ class Models:
             raise OptionError(f"the {name} decoder without a model, expected one")
         more |= {"model": model, "lm": lm, "frame_shift_s": self.frame_shift_s}
         more |= {"unk_cost": None if lm is None else self.unk_cost}
+        most = getattr(getattr(model, "net", None), "max_symbols", None)
+        if most is not None and "max_symbols" not in grid:
+            base = replace(base, max_symbols=most)
         loaded = measure_load(partial(timed_factory, name, **more))
         make, clock = loaded.item
         factory, inputs = Loaded(make, *loaded[1:]), _fingerprints(**files)
@@ -413,5 +421,10 @@ class Models:
         return compile_list
 
 
-def _fingerprints(**paths: PathLike | None) -> dict[str, str]:
-    return {name: fingerprint(path) for name, path in paths.items() if path}
+def _fingerprints(**given: Any) -> dict[str, str]:
+    """Those of files; a model of audio has made the frames, which have their own."""
+    return {
+        name: fingerprint(path)
+        for name, path in given.items()
+        if isinstance(path, str | os.PathLike)
+    }

@@ -1,6 +1,7 @@
 """The utterances that searches are compared on.
 
 speech = read_speech("dev.npz", "dev.txt", limit=100)
+speech = encode_speech(load_model("whisper"), recordings, "dev.txt")
 """
 
 import hashlib
@@ -9,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from wfstdec.audio.reading import AudioLike, read_audio
 from wfstdec.compare.comparison import Outcome
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.io.logprobs import open_logprobs
@@ -105,25 +108,72 @@ def read_speech(
         ShapeError: An array has not two axes.
         OptionError: The limit is below 1.
     """
-    if limit is not None and limit < 1:
-        raise OptionError(f"limit={limit!r}, expected 1 or more, or None")
-    words = read_text(references)
+    words, others = _words_of(references, limit), []
     arrays: dict[str, np.ndarray] = {}
-    others: list[str] = []
     for utterance, array in open_logprobs(logprobs):
         if utterance in words:
             arrays[utterance] = np.ascontiguousarray(array, np.float32)
         else:
             others.append(utterance)
-    names = Path(references).name, Path(logprobs).name
-    pairing = Pairing.of(words, chain(arrays, others), names)
+    _check_pairs(words, [*arrays, *others], references, Path(logprobs).name)
+    given = {name: arrays[name] for name in evenly_spaced(list(arrays), limit)}
+    texts = normalizer.texts({name: words[name] for name in given})
+    return Speech(given, texts, frame_shift_s, normalizer)
+
+
+def encode_speech(
+    model: Any,
+    recordings: Mapping[str, AudioLike],
+    references: PathLike,
+    *,
+    limit: int | None = None,
+    normalizer: Normalizer = AS_IT_STANDS,
+) -> Speech:
+    """Encode the recordings that have a reference: frames in place of log-probs.
+
+    Args:
+        model: Of `wfstdec.load_model`; that of CTC gives log-probs.
+        recordings: Audio by the ids of references, whole utterances.
+        references: As of `read_speech`.
+        limit: Likewise.
+        normalizer: Likewise.
+
+    Raises:
+        AudioError: A recording cannot be read.
+        OptionError: A recording is longer than the model takes. Others as of
+            `read_speech`.
+    """
+    words, spec = _words_of(references, limit), model.spec
+    _check_pairs(words, list(recordings), references, "the recordings")
+    found = [name for name in recordings if name in words]
+    frames: dict[str, np.ndarray] = {}
+    for name in evenly_spaced(found, limit):
+        waveform = read_audio(recordings[name], spec.sample_rate).waveform
+        seconds = len(waveform) / spec.sample_rate
+        if spec.window_s and seconds > spec.window_s:
+            raise OptionError(
+                f"recording {name!r} of {seconds:.1f} s, expected at most "
+                f"{spec.window_s:g} s, as the model takes: cut it into utterances"
+            )
+        [frames[name]] = model.encode([waveform])
+    texts = normalizer.texts({name: words[name] for name in frames})
+    return Speech(frames, texts, spec.frame_shift_s, normalizer)
+
+
+def _words_of(references: PathLike, limit: int | None) -> dict[str, tuple[str, ...]]:
+    if limit is not None and limit < 1:
+        raise OptionError(f"limit={limit!r}, expected 1 or more, or None")
+    return read_text(references)
+
+
+def _check_pairs(
+    words: Mapping[str, Sequence[str]], found: list[str], path: PathLike, name: str
+) -> None:
+    """Check that both sides have utterances in common; log which do not."""
+    pairing = Pairing.of(words, found, (Path(path).name, name))
     pairing.check()
     if pairing.message:
         _log.warning("%s", pairing.message)
-    chosen = evenly_spaced(list(arrays), limit)
-    texts = normalizer.texts({utterance: words[utterance] for utterance in chosen})
-    given = {utterance: arrays[utterance] for utterance in chosen}
-    return Speech(given, texts, frame_shift_s, normalizer)
 
 
 def evenly_spaced(items: list[str], limit: int | None) -> list[str]:
