@@ -13,6 +13,7 @@ import pytest
 from table_transducers import random_transducer, texts_of
 
 from wfstdec import PhraseOptions, TransducerDecoder, TransducerOptions, read_arpa
+from wfstdec.transducer.forward import text_costs
 
 INF = float("inf")
 UNK_COST = 2.5
@@ -207,3 +208,21 @@ def test_durations_behind_the_end_are_one_hypothesis_at_any_width(beam_size, den
         assert texts_of(hyps) == pytest.approx(named(model, expected), abs=1e-6)
         cut += any(token.end_frame == model.num_frames for token in hyps[0].tokens)
     assert cut > 20
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_costs_of_whole_texts(seed):
+    """Sums over all alignments of each text, prefixes shared or not."""
+    rng = np.random.default_rng([7, seed])
+    model = random_transducer(rng, num_utterances=2)
+    for utterance in range(2):
+        length = int(rng.integers(model.num_frames + 1))
+        joint, durations = model.joint(utterance), model.durations
+        want = naive_transducer.totals(joint, length, durations=durations)
+        texts = rng.permutation(len(want)).tolist()
+        texts = [list(want)[i] for i in texts]
+        frames = model.frames(utterance, length)
+        found = text_costs(model, frames, texts)
+        assert found == pytest.approx([-want[text] for text in texts], abs=1e-9)
+        assert found[:1] == text_costs(model, frames, texts[:1])
+    assert text_costs(model, frames, []) == []

@@ -12,6 +12,7 @@ rescore_texts(lists[:1], log_probs, lm_scale=0.5)
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +62,8 @@ def rescore(
 
     Args:
         model: A decoder; where it has a method `score(frames, lengths, prompts, labels,
-            sizes)`, with a row for each text, that is asked in place of steps.
+            sizes)`, with a row for each text, that is asked in place of steps. Or a
+            `wfstdec.transducer.forward.TextModel` of a transducer.
         frames: [T, D] of each utterance, of the encoder; tensors or arrays.
         lists: Hypotheses of each, as `decode_nbest` or `lattice_hypotheses` gives them.
         weight: Of the model.
@@ -99,7 +101,8 @@ def rescore(
         if ctc_weight:
             priced = ctc_costs(model, one, spelled, logprobs=rows, tokens=ctc_tokens)
             unspelt = math.inf, math.inf
-        pairs = zip(text_costs(model, one, in_order), priced, strict=True)
+        of_texts = getattr(model, "text_costs", None) or partial(text_costs, model)
+        pairs = zip(of_texts(one, in_order), priced, strict=True)
         costs = dict(zip(known, pairs, strict=True))
         found.append(
             [Rescored(h, *costs.get(h.text, unspelt), h.total_cost) for h in hyps]
@@ -167,7 +170,8 @@ def _spelt(spell: Spell, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 def spelling_of(model: AttentionModel) -> Spell:
     """Make the function from text to tokens that a model's own tokenizer gives."""
-    table = checked_table(model)
+    table = getattr(model, "token_table", None) or checked_table(model)
+    ids = {name: i for i, name in enumerate(model.tokens)}
     tokenizer = getattr(model, "tokenizer", None)
     cut = None if tokenizer is None else cutter(tokenizer, table)
     if cut is None:
@@ -176,7 +180,7 @@ def spelling_of(model: AttentionModel) -> Spell:
 
     def spell(text: str) -> list[int] | None:
         names = cut(text)
-        known = [table.ids[name] for name in names if name in table.ids]
+        known = [ids[name] for name in names if name in ids]
         return known if len(known) == len(names) else None
 
     return spell

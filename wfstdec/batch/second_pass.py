@@ -1,21 +1,23 @@
-"""A second pass: the texts of lattices in the order of an attention model.
+"""A second pass: the texts of lattices in the order of another model of the audio.
 
 reading = SecondPass(nbest=1, model=load_model("whisper"), recordings=recordings)
 rescore_file("x.lat", "hyp.txt", reading=reading)
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from wfstdec.attention.rescoring import rescore, spelling_of
+from wfstdec.attention.rescoring import Rescored, rescore, spelling_of
 from wfstdec.audio.reading import AudioLike, read_audio
 from wfstdec.batch.decoding import LatticeReading
 from wfstdec.errors import InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.transducer.forward import TextModel
 
 _PIECE = re.compile(r"(.+)-(\d{7,})-(\d{7,})")
 """The name of a piece: of its recording, begin and end in hundredths of a second."""
@@ -28,10 +30,10 @@ class SecondPass(LatticeReading):
         total = total_cost of the first pass + weight * cost of the model
 
     Raises:
-        OptionError: The model is no attention model, or cannot spell text.
+        OptionError: The model is one of CTC, or cannot spell text.
     """
 
-    model: Any  # A `SpeechModel` of the family "attention"
+    model: Any  # A `SpeechModel`
     # By the names of utterances; lattices of pieces have that of their recording
     recordings: Mapping[str, AudioLike] = field(repr=False)
     weight: float = 0.5
@@ -39,29 +41,39 @@ class SecondPass(LatticeReading):
 
     def __post_init__(self) -> None:
         family = getattr(getattr(self.model, "spec", None), "family", None)
-        if family != "attention":
-            raise OptionError(f"a model of the family {family!r}, expected 'attention'")
+        if family not in ("attention", "transducer"):
+            expected = "expected 'attention' or 'transducer'"
+            raise OptionError(f"a model of the family {family!r}, {expected}")
         _ = self._spell
 
     @cached_property
+    def _net(self) -> Any:
+        net = self.model.net
+        return TextModel(net) if self.model.spec.family == "transducer" else net
+
+    @cached_property
     def _spell(self) -> Any:
-        return spelling_of(self.model.net)
+        return spelling_of(self._net)
 
     def __call__(
         self, utterance: str, lattice: Lattice | list[Hypothesis]
     ) -> list[Hypothesis]:
         """The hypotheses of a lattice, best first; their costs are the first pass's."""
         texts = LatticeReading(nbest=self.num_texts)(utterance, lattice)
+        better = self.rescored(utterance, texts)
+        return [one.hypothesis for one in better[: self.nbest]]
+
+    def rescored(self, utterance: str, texts: list[Hypothesis]) -> list[Rescored]:
+        """Hypotheses of the first pass with the model's costs, best first."""
         frames = self.model.encode([self._waveform(utterance)])
-        limit = self.model.net.limit(len(frames[0]))
+        limit = getattr(self._net, "limit", lambda _: math.inf)(len(frames[0]))
 
         def spell(text: str) -> Any:
             tokens = self._spell(text)
             return tokens if tokens is not None and len(tokens) < limit else None
 
-        how: Any = {"weight": self.weight, "spell": spell}
-        [better] = rescore(self.model.net, frames, [texts], **how)
-        return [one.hypothesis for one in better[: self.nbest]]
+        [found] = rescore(self._net, frames, [texts], weight=self.weight, spell=spell)
+        return found
 
     def _waveform(self, utterance: str) -> Any:
         """Samples of an utterance: of a recording, or of a piece of it."""

@@ -291,7 +291,7 @@ _OURS = "(default: the search's)"
     required="--lattices",
     changes={
         "--lattices": GIVEN_LATTICES,
-        "--model": {"help": "an attention model that takes audio, such as Whisper"},
+        "--model": {"help": "a transducer or attention model of `wfstdec transcribe`"},
         "--lm-scale": changed(None, f"factor of costs of --lm, or graph {_OURS}"),
         "--word-insertion": changed(
             None, f"cost of each word; above 0 penalises {_OURS}"
@@ -309,7 +309,8 @@ def rescore(args: Args) -> None:
     language model the graph's costs stay, and --lm-scale and --word-insertion change
     their weight; no new search is needed for that. Results can be written as compact
     lattices for Kaldi's tools, too. With --model and --audio the best texts of a
-    lattice are sorted by what an attention model gives for them as well:
+    lattice are sorted by what a transducer or an attention model gives for them as well
+    (`wfstdec tune` finds its weight):
 
         wfstdec rescore --lattices x.lat --model whisper --audio calls/ --output hyp.txt
 
@@ -320,7 +321,11 @@ def rescore(args: Args) -> None:
     need(args, "--kaldi-words", "--kaldi")
     need(args, "--audio --model-weight --model-texts --language", "--model")
     need(args, "--model", "--audio")
-    reading = _second_pass(args) if args.model else reading_of(args, args.nbest)
+    reading = reading_of(args, args.nbest)
+    if args.model:
+        if args.confidence or args.mbr:
+            raise OptionError("--confidence or --mbr with --model, expected neither")
+        reading = second_pass_of(args)
     kaldi = None
     if args.kaldi:
         is_text = args.kaldi.endswith(".txt")
@@ -337,16 +342,15 @@ def rescore(args: Args) -> None:
     finish(summary, args)
 
 
-def _second_pass(args: Args) -> LatticeReading:
-    """The reading of lattices by an attention model and the audio."""
-    if args.confidence or args.mbr:
-        raise OptionError("--confidence or --mbr with --model, expected neither")
+def second_pass_of(args: Args) -> Any:
+    """The reading of lattices by a model of `--model` and the recordings."""
     from wfstdec.batch.second_pass import SecondPass  # needs torch
 
     recordings = {one.name: one.audio for one in find_recordings(args.audio)}
     model = load_model(args.model, language=args.language)
     how: Any = {"weight": args.model_weight, "num_texts": args.model_texts}
-    return SecondPass(nbest=args.nbest, model=model, recordings=recordings, **how)
+    nbest = getattr(args, "nbest", 1)
+    return SecondPass(nbest=nbest, model=model, recordings=recordings, **how)
 
 
 def make_decoder(args: Args, options: Any) -> Decoder:

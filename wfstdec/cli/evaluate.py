@@ -9,8 +9,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import wfstdec
 from wfstdec import compare as library
+from wfstdec.batch.decoding import LatticeReading
+from wfstdec.cli.decode import second_pass_of
 from wfstdec.cli.flags import (
     DECODERS,
     FLAGS,
@@ -27,7 +31,7 @@ from wfstdec.cli.flags import (
     open_vocabulary_of,
     values_of,
 )
-from wfstdec.compare.comparison import Search
+from wfstdec.compare.comparison import Decode, Outcome, Search, Setting
 from wfstdec.compare.models import DecoderSearch
 from wfstdec.compare.plotting import check_plot
 from wfstdec.compare.quality import (
@@ -326,8 +330,8 @@ def _searches_of(
 
 
 @command(
-    f"{_SPEECH} {_MODELS} --lattices --test-lattices --test-ref "
-    "--reliability --boost --lm-scale-range --insertion-range --boost-range "
+    f"{_SPEECH} {_MODELS} --model-weight --model-texts --lattices --test-lattices "
+    "--test-ref --reliability --boost --lm-scale-range --insertion-range --boost-range "
     "--max-trials --plot",
     required="--ref",
     at_most_one=f"{_GRIDS} --posterior-scale",
@@ -355,6 +359,9 @@ def tune(args: Args) -> None:
     options without tuning (bootstrap over utterances, both of the same draws), and the
     command line that decodes with it.
 
+    With --lattices, --model and --audio it is the weight of the model in `wfstdec
+    rescore`, 0 to 2.
+
     With --posterior-scale, what is tuned is the scale of confidences on lattices, for
     the best normalised cross-entropy: on every second speaker (the part of an id before
     the first '-'), tested on the others; or on all, tested on --test-lattices.
@@ -367,13 +374,17 @@ def tune(args: Args) -> None:
             --attention ...
         wfstdec tune --audio dev/ --model parakeet --transducer-lm pieces.arpa \
             --transducer --ref dev.txt
+        wfstdec tune --lattices dev.lat --model whisper --audio dev/ --ref dev.txt
         wfstdec tune --posterior-scale --lattices dev.lat --ref dev.txt
     """
     if args.posterior_scale is not None:
         _tune_scale(args)
         return
-    scale_flags = "--lattices --test-lattices --test-ref --reliability"
-    need(args, scale_flags, "--posterior-scale")
+    need(args, "--test-lattices --test-ref --reliability", "--posterior-scale")
+    if args.lattices is not None:
+        _tune_second_pass(args)
+        return
+    need(args, "--model-weight --model-texts", "--lattices")
     tuned = [name for name in DECODERS if getattr(args, name) is not None]
     if not tuned and args.graph is None:
         flags = ", ".join(_GRIDS.split())
@@ -406,6 +417,14 @@ def tune(args: Args) -> None:
         default={name: getattr(options, name) for name in tunable},
         say=(lambda _: None) if args.quiet else partial(print, flush=True),
     )
+    _report(args, tuning, speech)
+    more = {} if lists is None else _boost_flags(args.boost, lists, search)
+    best = replace(options, **tuning.best.setting)
+    print(f"to decode with it:\n{_decode_command(args, name, best, more, source)}")
+
+
+def _report(args: Args, tuning: Any, speech: library.Speech) -> None:
+    """Tell the best setting, and plot."""
     print(f"best of {len(tuning.trials)}: {tuning.best}")
     if tuning.interval is not None:
         count = len(speech.logprobs)
@@ -419,9 +438,44 @@ def tune(args: Args) -> None:
         print(f"cut short after {args.max_trials} trials: better ones may be near")
     if args.plot is not None:
         library.plot_tuning(tuning, args.plot)
-    more = {} if lists is None else _boost_flags(args.boost, lists, search)
-    best = replace(options, **tuning.best.setting)
-    print(f"to decode with it:\n{_decode_command(args, name, best, more, source)}")
+
+
+def _tune_second_pass(args: Args) -> None:
+    """Tune the weight of a second pass; the model is asked once for each text."""
+    if args.model is None or args.audio is None:
+        raise OptionError(
+            "--lattices, expected --model and --audio, or a scale to tune"
+        )
+    normalizer = normalizer_of(args)
+    lattices, references = _paired(args.lattices, args.ref)
+    reading = second_pass_of(args)
+    from wfstdec.attention.rescoring import reweighed
+
+    names = [name for name in references if name in lattices]
+    texts = LatticeReading(nbest=args.model_texts)
+    known = [reading.rescored(name, texts(name, lattices[name])) for name in names]
+    words = normalizer.texts({name: references[name] for name in names})
+    nothing = np.zeros((0, 1), np.float32)
+    speech = library.Speech(dict.fromkeys(names, nothing), words, normalizer=normalizer)
+
+    def prepare(setting: Setting) -> Decode:
+        lists = reweighed(known, weight=setting["model_weight"])
+        return lambda *_: [Outcome(one[0].hypothesis.text) for one in lists]
+
+    tuning = library.tune(
+        prepare,
+        speech,
+        {"model_weight": (0.0, 2.0)},
+        max_trials=args.max_trials,
+        default={"model_weight": args.model_weight},
+        say=(lambda _: None) if args.quiet else partial(print, flush=True),
+    )
+    _report(args, tuning, speech)
+    flags = {"lattices": args.lattices, "model": args.model, "audio": args.audio}
+    flags |= {"language": args.language} if args.language else {}
+    flags |= {"model_texts": args.model_texts, **tuning.best.setting}
+    words_of = [word for name, x in flags.items() for word in _flag_words(name, x)]
+    print(f"to rescore with it:\n{shlex.join(['wfstdec', 'rescore', *words_of])}")
 
 
 def _boost_flags(path: str, lists: BoostFile, search: DecoderSearch) -> dict[str, Any]:
