@@ -27,8 +27,8 @@ RATE = 16000
 class TransducerSpeech:
     """A `SpeechModel` of a table, a transducer."""
 
-    def __init__(self, durations):
-        rng = np.random.default_rng(5)
+    def __init__(self, durations, seed=5):
+        rng = np.random.default_rng(seed)
         sizes = {"num_tokens": 3, "longest": 5, "num_frames": 4}
         self.net = TableTransducer(rng, durations=durations, **sizes)
         self.net.tokenizer = lambda text: list(text.replace(" ", ""))
@@ -104,11 +104,14 @@ def test_tune_finds_the_weight(lattice, tmp_path, monkeypatch, capsys):
     with LatticeWriter(tmp_path / "x.lat") as file:
         for name in names:
             file(name, lattice)
-    model, audio = TransducerSpeech(()), np.zeros(RATE, np.float32)
-    reading = SecondPass(model=model, recordings={"u": audio})
-    known = reading.rescored("u", lattice_hypotheses(lattice, 16))
-    best = reweighed([known], weight=2.0)[0][0].hypothesis.text
-    assert best != lattice_hypotheses(lattice, 1)[0].text
+    audio, first = np.zeros(RATE, np.float32), lattice_hypotheses(lattice, 1)[0].text
+    best, seed = first, 0
+    while best == first:
+        seed += 1
+        model = TransducerSpeech((), seed)
+        reading = SecondPass(model=model, recordings={"u": audio})
+        known = reading.rescored("u", lattice_hypotheses(lattice, 16))
+        best = reweighed([known], weight=2.0)[0][0].hypothesis.text
     (tmp_path / "ref.txt").write_text("".join(f"{name} {best}\n" for name in names))
     (tmp_path / "in").mkdir()
     for name in names:

@@ -22,8 +22,10 @@ class Array(np.ndarray):
     def data(self):
         return types.SimpleNamespace(ptr=self.ctypes.data)
 
-    def get(self):
-        return np.array(self)
+    def get(self, out=None):
+        if out is not None:
+            out[...] = self
+        return np.array(self) if out is None else out
 
     def set(self, array):
         self[...] = array

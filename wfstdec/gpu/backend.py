@@ -219,14 +219,16 @@ class BatchingBackend(ABC):
         pool, frame = self.pool(options), self.num_tokens * _LOGPROB_BYTES
         room = pool.device.budget.left + pool.num_bytes
         block_bytes = pool.layout.num_bytes(1, pool.entries)
+        most = pool.device.shapes[0].num_blocks
+        longest = max(lengths, default=0)
+        whole = longest * frame + self.utterance_bytes(longest, options, record)
+        if len(lengths) * whole + 2 * most * block_bytes <= room:
+            cut = [order[i : i + most] for i in range(0, len(order), most)]
+            return cut, len(lengths) > most
         sizes = {
             n: n * frame + self.utterance_bytes(n, options, record)
             for n in set(lengths)
         }
-        most = pool.device.shapes[0].num_blocks
-        whole = sum(sizes[n] for n in lengths) + 2 * most * block_bytes
-        if len(lengths) > most and whole <= room:
-            return [order[i : i + most] for i in range(0, len(order), most)], True
         num_blocks = self.shape(len(lengths), options).num_blocks
         parts: list[list[int]] = [[]]
         taken = 0

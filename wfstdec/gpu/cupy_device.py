@@ -153,6 +153,15 @@ class CupyDevice:
         return buffer.get().view(dtype)
 
     @contextlib.contextmanager
+    def downloaded(self, buffer: Any, dtype: np.dtype) -> Iterator[np.ndarray]:
+        """See `Device`; to pinned memory, 20 times as fast as to other."""
+        with self.staging(buffer.nbytes) as memory:
+            taken = memory[: buffer.nbytes]
+            if len(taken):
+                buffer.get(out=taken)
+            yield taken.view(dtype)
+
+    @contextlib.contextmanager
     def staging(self, num_bytes: int) -> Iterator[np.ndarray]:
         """See `Device`; pinned, and kept: copies from it need no other."""
         with self._loading:  # copies of two threads must not share it

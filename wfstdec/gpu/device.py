@@ -139,6 +139,11 @@ class Device(Protocol):
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """A copy of a buffer, once all work before is done."""
 
+    def downloaded(
+        self, buffer: Any, dtype: np.dtype
+    ) -> AbstractContextManager[np.ndarray]:
+        """The content of a large buffer, in staging memory."""
+
     def staging(self, num_bytes: int) -> AbstractContextManager[np.ndarray]:
         """Host memory to copy from within the context, uint8, at least `num_bytes`."""
 

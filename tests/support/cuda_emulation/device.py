@@ -188,6 +188,13 @@ class EmulatedDevice:
         assert buffer.dtype == dtype
         return np.array(buffer)
 
+    @contextlib.contextmanager
+    def downloaded(self, buffer, dtype):
+        """Spoil what is read: nobody may keep it."""
+        found = self.download(buffer, dtype)
+        yield found
+        found.view(np.uint8)[:] = 0xA5
+
     def staging(self, num_bytes):
         """Spoil what a copy left there: nothing may depend on it."""
         memory = np.full(num_bytes + 1, 0xA5, np.uint8)

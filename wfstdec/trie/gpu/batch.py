@@ -13,7 +13,8 @@ partial results are read by the CPU's own code, from what is downloaded: whole
 utterances together, those in chunks by a `CpuSearch` that never sees a frame.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -125,46 +126,49 @@ class DeviceBatch(Batch):
         groups: dict[int, list[int]] = {}  # utterances with the same boosts together
         for i, one in enumerate(self._boosts):
             groups.setdefault(id(one), []).append(i)
-        with self._device.on_stream(self._stream):
-            states = [self._states(np.array(group)) for group in groups.values()]
-        # Memory first: other batches need not wait until paths are read.
-        self._release()
         found: dict[int, list[Path]] = {}
-        for group, state in zip(groups.values(), states, strict=True):
+        ended: Sequence[list[Path]] = []
+        for group in groups.values():
             search = self._cpu.start(self._options, self._boosts[group[0]])
-            ended = search.end(state)
-            if len(groups) == 1:
-                return ended
-            found.update(zip(group, ended, strict=True))
-        return [found[i] for i in range(len(found))]
+            with self._states(np.array(group)) as states:
+                ended = search.end(states)
+            found.update(zip(group, ended if len(groups) > 1 else (), strict=False))
+        self._release()
+        return [found[i] for i in range(len(found))] if found else ended
 
-    def _states(self, which: np.ndarray) -> arrays.EndedStates:
-        """Download the states of some utterances."""
+    @contextlib.contextmanager
+    def _states(self, which: np.ndarray) -> Iterator[arrays.EndedStates]:
+        """Download the states of some utterances; they last as long as the context."""
         taken, device = self.utterances[which], self._device
         splits, buffers = np.zeros((len(which) + 1, 2), np.int64), []
-        for column, (name, dtype) in enumerate(_KEPT.items()):
-            np.cumsum(taken[f"{name}_count"], out=splits[1:, column])
-            buffer = device.empty(int(splits[-1, column]), dtype)
-            starts = device.address(buffer) + splits[:-1, column] * dtype.itemsize
-            self.utterances[f"last_{name}"][which] = starts
-            buffers.append(buffer)
-        macros, threads = self._variant.macros, self._form.threads
-        self._launch(Grid("gather_states", len(which), 0, macros, threads), which)
-        frontier, trace = map(device.download, buffers, _KEPT.values())
         counts = np.zeros((len(which), 8), np.int64)
-        counts[:, arrays.FRONTIER], counts[:, arrays.TRACE] = np.diff(splits, axis=0).T
-        counts[:, arrays.FRAMES] = taken["frames"]
-        died = taken["died"].astype(np.int64)
-        counts[:, arrays.DIED] = np.where(died == NONE, -1, died)
-        counts[:, arrays.ACTIVE] = taken["active"]
-        counts[:, arrays.CANDIDATES] = taken["candidates"]
-        return arrays.EndedStates(
-            frontier.view(arrays.ENTRY),
-            trace.view(arrays.TRACE_NODE),
-            splits,
-            counts,
-            taken["base"].copy(),
-        )
+        with device.on_stream(self._stream), contextlib.ExitStack() as stack:
+            for column, (name, dtype) in enumerate(_KEPT.items()):
+                np.cumsum(taken[f"{name}_count"], out=splits[1:, column])
+                buffer = device.empty(int(splits[-1, column]), dtype)
+                starts = device.address(buffer) + splits[:-1, column] * dtype.itemsize
+                self.utterances[f"last_{name}"][which] = starts
+                buffers.append(buffer)
+            macros, threads = self._variant.macros, self._form.threads
+            self._launch(Grid("gather_states", len(which), 0, macros, threads), which)
+            frontier, trace = (
+                stack.enter_context(device.downloaded(buffer, dtype))
+                for buffer, dtype in zip(buffers, _KEPT.values(), strict=True)
+            )
+            for place, name in ((arrays.FRONTIER, "frontier"), (arrays.TRACE, "trace")):
+                counts[:, place] = taken[f"{name}_count"]
+            died = taken["died"].astype(np.int64)
+            counts[:, arrays.FRAMES] = taken["frames"]
+            counts[:, arrays.DIED] = np.where(died == NONE, -1, died)
+            counts[:, arrays.ACTIVE] = taken["active"]
+            counts[:, arrays.CANDIDATES] = taken["candidates"]
+            yield arrays.EndedStates(
+                frontier.view(arrays.ENTRY),
+                trace.view(arrays.TRACE_NODE),
+                splits,
+                counts,
+                taken["base"].copy(),
+            )
 
 
 class DeviceSession(DeviceBatch, Session):
@@ -198,11 +202,11 @@ class DeviceSession(DeviceBatch, Session):
         """Let the host's search stand where this one does; at first it does."""
         if not self.utterances[0]["frontier_count"]:
             return
-        with self._device.on_stream(self._stream):
-            states = self._states(np.arange(1))
-        self._search.state = arrays.UtteranceState(
-            states.frontier, states.trace, states.counts[0], states.base
-        )
+        with self._states(np.arange(1)) as states:
+            frontier, trace = states.frontier.copy(), states.trace.copy()
+            self._search.state = arrays.UtteranceState(
+                frontier, trace, states.counts[0], states.base
+            )
 
     def _on_host(self, work: Callable[[CpuSearch], _Result]) -> _Result:
         """Let the host work on the search; write back the trace and the frontier."""
