@@ -330,7 +330,7 @@ class AttentionDecoder(ModelDecoder):
         ctc: Any = None,
         **more: Any,
     ) -> list[Hypothesis]:
-        """Decode whole utterances, as `Decoder.decode`; there are no confidences.
+        """Decode whole utterances, as `Decoder.decode`.
 
         `logprobs` are frames of the encoder, [B, T, D] or a sequence of [T, D], or its
         features. `ctc` are log-probs of CTC for every frame of the encoder, [B, T, C]
@@ -350,7 +350,9 @@ class AttentionDecoder(ModelDecoder):
         ctc: Any = None,
     ) -> list[list[Hypothesis]]:
         """Several hypotheses of each utterance, best first; as `decode`."""
-        return super().decode_nbest(WithCtc(logprobs, ctc), lengths, boosts)
+        if not isinstance(logprobs, WithCtc):  # as `decode` makes it
+            logprobs = WithCtc(logprobs, ctc)
+        return super().decode_nbest(logprobs, lengths, boosts)
 
     def texts(
         self,
