@@ -81,7 +81,8 @@ def pruned_paths(case, beam, beam_size):
     """Paths in view of a search with a lexicon, and no model and no boosts.
 
     Returns:
-        (paths, whether they are whole sentences, frames that they cover).
+        (paths, whether they are whole sentences, frames that they cover), or None where
+        rounding decides what is dropped.
     """
     said, costs = _said(case), naive_search.frame_costs(case)
     scale = naive_search.Options(**case.options).acoustic_scale
@@ -105,11 +106,17 @@ def pruned_paths(case, beam, beam_size):
                 place_cost[step.place] = min(place_cost[step.place], total)
         kept = sorted(place_cost, key=lambda place: (place_cost[place], place))
         kept = set(kept[:beam_size])
+        # What costs more than all places that stay is dropped, where no more may stay.
+        worst = max(place_cost[place] for place in kept)
+        limit = worst if len(kept) == beam_size else INF
+        totals = [least[s] + one.cost for s in steps for one in steps[s]]
+        if limit < INF and sum(abs(total - limit) < 1e-5 for total in totals) > 1:
+            return None  # float32 decides
         prefixes = [
             _extended(one, step)
             for one in prefixes
             for step in steps[one.place, one.last]
-            if step.place in kept
+            if step.place in kept and least[one.place, one.last] + step.cost <= limit
         ]
         frames += 1
     ended = [path for one in prefixes for path in _ended(case, said, one)]

@@ -19,7 +19,9 @@ will charge for what comes next. Where entries may go says `reference_steps.py`.
                 ((cost + lm_scale * graph) + insertion + boosts) + acoustic
                 graph inside a word = la' - la
                       a word ends   = ((word + pronunciation) + la') - la
-            candidates that are not finite or above `least of them + beam` are dropped
+            candidates that are not finite or above `least of them + beam` are dropped;
+            where entries have no texts of their own also those above the cost of the
+            `beam_size`-th best entry
             of an entry and phase the first of the least goes on ("max"), or the sum of
             all, added in this order ("sum")
             entries at the `beam_size` best places are kept; of the texts at one place
@@ -257,7 +259,7 @@ class ReferenceSearch:
         if not least < INF:
             self._died_at_frame = self._frames
             return
-        cutoff = min(F(least + self._beam), NO_CUTOFF)
+        cutoff = min(F(least + self._beam), NO_CUTOFF, self._size_bound(candidates))
         reached: dict[Key, ByPhase] = {}
         for candidate in candidates:
             if candidate.cost <= cutoff:
@@ -273,6 +275,18 @@ class ReferenceSearch:
         self._frontier = [self._entry(key, reached[key], best) for key in order]
         self._base += float(best)
         self._frames += 1
+
+    def _size_bound(self, candidates: list[Candidate]) -> np.float32:
+        """The cost of the `beam_size`-th best entry, before costs are re-based."""
+        # A phase of a kept entry above it is dropped too. So any `beam_size` different
+        # entries give a bound while others are still to come.
+        size, least = self._options.beam_size, dict[Key, np.float32]()
+        for candidate in candidates:
+            cost = least.get(candidate.key, INF)
+            least[candidate.key] = min(cost, candidate.cost)
+        if self._by_text or len(least) < size:
+            return INF
+        return sorted(least.values())[size - 1]
 
     def _next_tokens(self) -> list[int]:
         """The tokens that may begin: the `token_top_k` most probable that can."""

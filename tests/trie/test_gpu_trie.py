@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from dataclasses import replace
 
 import naive_search_cases
 import numpy as np
@@ -95,6 +96,19 @@ def test_numbers_of_tokens(num_tokens, num_words):
         options = small_options(rng, beam_size=[16, 100][seed], merge=merge)
         decoder = large_decoder(rng, num_tokens, num_words, options)
         batch = [spoken(rng, decoder, n) for n in (6, 3)]
+        backend = emulated(decoder._space)
+        assert found(backend, decoder, batch) == expected(decoder, batch), seed
+
+
+@pytest.mark.parametrize("num_words", [0, 60])
+def test_wide_beams_of_few_entries(num_words):
+    """Most candidates cost more than the entries that stay; many lead to the same."""
+    for seed in range(12):
+        rng = np.random.default_rng([7, num_words, seed])
+        options = small_options(rng, beam=25.0, beam_size=[3, 8, 16][seed % 3])
+        options = replace(options, merge="max", nbest=1, token_top_k=None)
+        decoder = large_decoder(rng, [12, 150][seed % 2], num_words, options)
+        batch = [spoken(rng, decoder, 25) for _ in range(3)]
         backend = emulated(decoder._space)
         assert found(backend, decoder, batch) == expected(decoder, batch), seed
 

@@ -137,7 +137,7 @@ def test_a_pruned_search_keeps_what_the_oracle_says(backend):
     """With no model and no look-ahead, what is dropped follows from a few rules."""
     rng = np.random.default_rng(5)
     several = unfinished = bounded = 0
-    for seed in range(150):
+    for seed in range(300):
         kind = naive_search_cases.WITH_LEXICON[seed % 3]
         frames = int(rng.integers(1, 6))
         case = naive_search_cases.random_case(
@@ -157,7 +157,10 @@ def test_a_pruned_search_keeps_what_the_oracle_says(backend):
             threads=1,
         )
         (lattice,) = decoder.decode_lattice([case.logprobs])
-        paths, complete, covered = naive_trie_lattice.pruned_paths(case, beam, size)
+        expected = naive_trie_lattice.pruned_paths(case, beam, size)
+        if expected is None:
+            continue
+        paths, complete, covered = expected
         assert (lattice.reached_final, lattice.num_frames) == (complete, covered)
         paths.sort(key=lambda path: path.cost)
         assert_same_paths(case, lattice, paths)

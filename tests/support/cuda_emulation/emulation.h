@@ -450,6 +450,11 @@ inline T atomicMin(T* word, T value) {
 }
 
 template <class T>
+inline T atomicMax(T* word, T value) {
+    return emulation::update(word, [=](T old) { return std::max(old, value); });
+}
+
+template <class T>
 inline T atomicAdd(T* word, T value) {
     return emulation::update(word, [=](T old) { return static_cast<T>(old + value); });
 }
@@ -469,6 +474,9 @@ inline T atomicCAS(T* word, T expected, T value) {
     return emulation::update(
         word, [=](T old) { return old == expected ? value : old; });
 }
+
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 
 inline unsigned __umulhi(unsigned a, unsigned b) {
     return static_cast<unsigned long long>(a) * b >> 32;

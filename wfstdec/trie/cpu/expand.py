@@ -33,10 +33,10 @@ from wfstdec.trie.cpu.nodes import (
     open_beginning,
     open_node_behind,
     pay_step,
-    running_bound,
     step_cost,
     step_token,
     token_of,
+    within_beam,
     word_end,
 )
 from wfstdec.trie.lexicon_trie import find_child, find_text
@@ -69,10 +69,10 @@ class Source(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """Candidates so far, -1 if they do not fit, and the least cost of all."""
+    """Candidates so far, -1 if they do not fit, and the bound of their costs."""
 
     num_candidates: int
-    least_cost: np.float32
+    bound: np.float32
 
 
 class Successor(NamedTuple):
@@ -98,10 +98,10 @@ def begin(search, scratch, source, successor, emitted):
     # With "max" it is one phase: that of lower cost, and the blank where the token
     # repeats.
     params, entry, s = search.params, source.entry, successor
-    count, least = emitted.num_candidates, emitted.least_cost
+    count, bound = emitted.num_candidates, emitted.bound
     # One more is kept free, for `record_frame`.
     if count + 3 > len(scratch.candidates):
-        return Emitted(int64(-1), least)
+        return Emitted(int64(-1), bound)
     for phase in range(2):
         nonblank = phase == 1
         # Without a blank in between, the same token again is no new token in CTC.
@@ -114,7 +114,7 @@ def begin(search, scratch, source, successor, emitted):
         before = entry.nonblank_cost if nonblank else entry.blank_cost
         cost = float32(step_cost(params, before, s) + scratch.costs[s.token])
         # An early drop alone: the final bound is this one or a lower one.
-        if cost <= running_bound(params, least):
+        if cost <= bound:
             c = scratch.candidates[count]
             c.cost, c.lookahead_cost, c.source = cost, s.lookahead_cost, source.position
             c.state, c.node, c.boost = s.state, s.node, s.boost
@@ -125,8 +125,8 @@ def begin(search, scratch, source, successor, emitted):
             if params.by_text and s.label >= 0:
                 c.text = text_with(entry.text, s.label)
             count += 1
-            least = min(least, cost)
-    return Emitted(count, least)
+            bound = min(bound, within_beam(params, cost))
+    return Emitted(count, bound)
 
 
 @inlined
@@ -151,11 +151,11 @@ def end_word(search, scratch, source, num_next, emitted):
     priced, credit, base = False, _NO_COST, least_cost(entry)
     num_words = num_word_ends(search, entry.node)
     for n in range(num_next):
-        token, least = scratch.next_tokens[n], emitted.least_cost
-        if is_over(search, scratch, source, token, least):
+        token, bound = scratch.next_tokens[n], emitted.bound
+        if is_over(search, scratch, source, token, bound):
             break  # as are all that follow
         cost = float32(base + scratch.costs[token])
-        if priced and exceeds(params, cost, credit, emitted.least_cost):
+        if priced and exceeds(cost, credit, emitted.bound):
             break  # the same, now that the words' costs are known
         target, oov = Node(int64(0), uint64(0)), no_node
         if token != space.separator:
@@ -175,7 +175,7 @@ def end_word(search, scratch, source, num_next, emitted):
             most = most_paid(entry.boost, most, params.instalment)
             most = float32(params.begin_credit + most)
             most = float32(most + source.oov_credit.fall_at_end)
-            if exceeds(params, cost, most, emitted.least_cost):
+            if exceeds(cost, most, emitted.bound):
                 continue
         if not priced:
             # With the least cost of any word this token is over the bound, and so are
@@ -183,7 +183,7 @@ def end_word(search, scratch, source, num_next, emitted):
             gain = float32(entry.lookahead_cost - space.word_floor)
             gain = float32(params.lm_scale * max(_NO_COST, gain))
             most = float32(float32(params.end_credit + gain) + source.most_at_end)
-            if exceeds(params, cost, most, least):
+            if exceeds(cost, most, bound):
                 break
             least_word = _price_words(search, scratch, entry, num_words)
             credit = float32(params.word_credit + source.most_at_end)
@@ -215,7 +215,7 @@ def end_word(search, scratch, source, num_next, emitted):
                     cost = float32(cost + scratch.costs[token])
                     worth = float32(params.word_credit - boost_cost)
                     worth = float32(worth + source.oov_credit.fall_at_end)
-                    if exceeds(params, cost, worth, emitted.least_cost):
+                    if exceeds(cost, worth, emitted.bound):
                         continue
                     lookahead = lookahead_of(search, scratch, state, node, 0)
                     graph = _graph_cost(word, lookahead, entry)
@@ -338,7 +338,7 @@ def expand_oov(search, scratch, source, num_next, emitted):
     """Tokens inside OOV and open words, or that begin one, and no word ends."""
     space, params, entry = search.space, search.params, source.entry
     credit = float32(params.inside_credit + source.most_inside)
-    limit = loosened(running_bound(params, emitted.least_cost), credit)
+    limit = loosened(emitted.bound, credit)
     length, text = open_beginning(search, entry)
     node, base = int64(entry.node), least_cost(entry)
     if node != 0 and length == 0 and node < search.first_oov:
@@ -385,7 +385,7 @@ def step_inside(search, scratch, source, token, target, emitted):
     # Inside a word look-ahead never falls: without it the cost is no higher. It may
     # fall where an OOV word begins.
     credit = float32(credit + source.oov_credit.fall_inside)
-    if exceeds(params, cost, credit, emitted.least_cost):
+    if exceeds(cost, credit, emitted.bound):
         return emitted
     lookahead = entry.lookahead_cost
     if node > 0:

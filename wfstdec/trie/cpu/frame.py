@@ -55,9 +55,9 @@ from wfstdec.trie.cpu.nodes import (
     least_cost,
     loosened,
     num_word_ends,
-    running_bound,
     step_token,
     token_of,
+    within_beam,
 )
 from wfstdec.trie.lexicon_trie import find_child
 from wfstdec.trie.search_space import Node
@@ -96,14 +96,14 @@ def advance(search, scratch, utterance, record, logprobs, first):
             return arrays.GROW_CANDIDATES, frame
         if unanswered(space.automaton):
             return arrays.ASK_MODEL, frame
-        if not emitted.least_cost < _INF:
-            counts[arrays.DIED] = counts[arrays.FRAMES]
-            break
         # The running bound was looser than this one or the same: candidates between the
         # two are dropped by `merge`, as the reference drops them.
-        cutoff = min(float32(emitted.least_cost + params.beam), NO_CUTOFF)
+        cutoff = emitted.bound
         num_merged = merge(search, scratch, frontier, emitted.num_candidates, cutoff)
-        num_entries = choose(search, scratch, num_merged)
+        if num_merged == 0:
+            counts[arrays.DIED] = counts[arrays.FRAMES]
+            break
+        num_entries, cutoff = choose(search, scratch, num_merged, cutoff)
         if num_entries > len(utterance.frontier):
             return arrays.GROW_FRONTIER, frame
         # Each entry makes at most a node for each of its phases.
@@ -136,20 +136,25 @@ def expand(search, scratch, frontier):
             top = max(top, max(inside, at_end))
     credit = float32(params.begin_credit + top)
     # Entries in which no token begins: candidates too, by which the bound begins.
-    least, blank = _INF, scratch.costs[space.blank]
+    least, most, blank = _INF, _NO_COST, scratch.costs[space.blank]
     for i in range(len(frontier)):
         entry, again = frontier[i], _INF
         if entry.nonblank_cost < _INF:
             again = scratch.costs[token_of(search, entry.node)]
             again = float32(entry.nonblank_cost + again)
         scratch.again_costs[i] = again
-        least = min(least, min(again, float32(least_cost(entry) + blank)))
-    bound = loosened(running_bound(params, least), credit)
+        stays = min(again, float32(least_cost(entry) + blank))
+        least, most = min(least, stays), max(most, stays)
+    emitted = Emitted(int64(0), within_beam(params, least))
+    # These are different entries: if there are `beam_size`, what costs more than all of
+    # them is dropped.
+    if not params.by_text and len(frontier) == params.beam_size:
+        emitted = Emitted(int64(0), min(emitted.bound, most))
+    bound = loosened(emitted.bound, credit)
     count = find_tokens(space.blank, bound, scratch)
     # Of many tokens the best one is followed first, from the first entry alone: this
     # costs little, and its candidates give a better bound.
     tries_best = count > uint64(TRY_BEST_ABOVE)
-    emitted = Emitted(int64(0), least)
     # Expansion is a large part of the kernel: it is inlined once.
     for tries in range(2 if tries_best else 1):
         if tries_best and tries == 0:
@@ -161,7 +166,7 @@ def expand(search, scratch, frontier):
             num_next, num_sources = int64(1), int64(1)
         else:
             if tries_best:
-                bound = loosened(running_bound(params, emitted.least_cost), credit)
+                bound = loosened(emitted.bound, credit)
                 kept = _NO_BIT
                 for i in range(count):
                     token = scratch.found_tokens[i]
@@ -179,7 +184,7 @@ def expand(search, scratch, frontier):
             bits |= _ONE << (uint64(token) & _LOW_BITS)
             scratch.ranked_bits[i + 1] = bits
         emitted = _emit(
-            search, scratch, frontier[:num_sources], num_next, emitted.least_cost
+            search, scratch, frontier[:num_sources], num_next, emitted.bound
         )
         # `next_costs` is `inf` elsewhere: most of the V were not touched.
         for n in range(num_next):
@@ -188,9 +193,9 @@ def expand(search, scratch, frontier):
 
 
 @inlined
-def _emit(search, scratch, frontier, num_next, least):
+def _emit(search, scratch, frontier, num_next, bound):
     """Write the candidates of some entries, by the sorted tokens."""
-    emitted = Emitted(int64(0), least)
+    emitted = Emitted(int64(0), bound)
     if num_next == 0:
         return emitted
     for i in range(len(frontier)):
@@ -198,7 +203,7 @@ def _emit(search, scratch, frontier, num_next, least):
         source = Source(frontier[i], i, *credits)
         # Where the best token is over the bound all are.
         best = scratch.next_tokens[0]
-        if is_over(search, scratch, source, best, emitted.least_cost):
+        if is_over(search, scratch, source, best, emitted.bound):
             continue
         if search.space.has_lexicon:
             emitted = _walk_trie(search, scratch, source, num_next, emitted)
@@ -216,7 +221,7 @@ def _any_token(search, scratch, source, num_next, emitted):
     last_token = space.node_token[entry.node]
     for n in range(num_next):
         token = scratch.next_tokens[n]
-        if is_over(search, scratch, source, token, emitted.least_cost):
+        if is_over(search, scratch, source, token, emitted.bound):
             break  # as are all that follow
         repeated = token == last_token
         # What boosts pay is known before the model is asked, which takes longer.
@@ -225,7 +230,7 @@ def _any_token(search, scratch, source, num_next, emitted):
             boost_cost, boost = step_token(search, entry.boost, token, _NO_COST)
             credit = float32(params.begin_credit - boost_cost)
             cost = float32(source_cost(entry, repeated) + scratch.costs[token])
-            if exceeds(params, cost, credit, emitted.least_cost):
+            if exceeds(cost, credit, emitted.bound):
                 continue
         graph_cost, state = step(space.automaton, 0, entry.state, token)
         successor = Successor(
@@ -253,7 +258,7 @@ def _walk_trie(search, scratch, source, num_next, emitted):
     """Tokens inside a word; tokens that end it; separators between words."""
     params, entry = search.params, source.entry
     credit = float32(params.inside_credit + source.most_inside)
-    limit = loosened(running_bound(params, emitted.least_cost), credit)
+    limit = loosened(emitted.bound, credit)
     # Nodes from `first_oov` on are not of the trie, which has no children there.
     if not search.has_oov or entry.node < search.first_oov:
         for n in range(_find_inside(search.space, scratch, entry, limit, num_next)):

@@ -174,28 +174,43 @@ def _source_of(scratch, i, q):
 
 
 @inlined
-def choose(search, scratch, count):
-    """Put the surviving entries into `scratch.keys`, in order; how many."""
+def choose(search, scratch, count, cutoff):
+    """Put the surviving entries into `scratch.keys`, in order; how many, the cutoff."""
     # The order is that of re-based costs: rounding may have made some of them equal.
     # Where all survive, and nothing is summed, only the best one must come first:
     # equal candidates are told apart by their sources.
-    lm, params = search.space.automaton, search.params
+    lm, params, size = search.space.automaton, search.params, search.params.beam_size
     keys, entries = scratch.keys, scratch.new_entries
-    first = 0
-    for r in range(count):
-        if entries[index_of(keys[r])].cost < entries[index_of(keys[first])].cost:
-            first = r
-    if not params.by_text and count <= params.beam_size:
+    if not params.by_text and count <= size:
+        first, worst = 0, entries[index_of(keys[0])].cost
+        for r in range(count):
+            cost = entries[index_of(keys[r])].cost
+            worst = max(worst, cost)
+            if cost < entries[index_of(keys[first])].cost:
+                first = r
         keys[0], keys[first] = keys[first], keys[0]
-        return count
-    best = entries[index_of(keys[first])].cost
+        if count == size and worst < cutoff:
+            cutoff = worst
+            _drop_phases(scratch, count, cutoff)
+        return count, cutoff
     for r in range(count):
         i = index_of(keys[r])
-        keys[r] = key_of(float32(entries[i].cost - best), i)
+        keys[r] = key_of(entries[i].cost, i)
     if count <= FEW_KEYS and 2 * count <= len(keys):
         sort_few_keys(keys, count)
     else:
         sort_keys(keys, count, scratch.stack)
+    if not params.by_text:
+        cutoff = entries[index_of(keys[size - 1])].cost
+        kept = size
+        while kept < count and entries[index_of(keys[kept])].cost == cutoff:
+            kept += 1
+        count = kept
+        _drop_phases(scratch, count, cutoff)
+    best = entries[index_of(keys[0])].cost
+    for r in range(count):
+        i = index_of(keys[r])
+        keys[r] = key_of(float32(entries[i].cost - best), i)
     # Equal costs were sorted by the order in which entries came up: their keys decide
     # instead, as in the reference.
     for i in range(1, count):
@@ -210,10 +225,21 @@ def choose(search, scratch, count):
             j -= 1
         keys[j] = key
     if not params.by_text:
-        return min(count, params.beam_size)
-    if params.sums and count <= params.beam_size:
-        return count
-    return _choose_texts(params, scratch, count)
+        return size, cutoff
+    if params.sums and count <= size:
+        return count, cutoff
+    return _choose_texts(params, scratch, count), cutoff
+
+
+@inlined
+def _drop_phases(scratch, count, cutoff):
+    """Make phases of the first entries that cost more than the cutoff impossible."""
+    for r in range(count):
+        e = scratch.new_entries[index_of(scratch.keys[r])]
+        if e.blank_cost > cutoff:
+            e.blank_cost, e.blank_candidate = _INF, arrays.NO_CANDIDATE
+        if e.nonblank_cost > cutoff:
+            e.nonblank_cost, e.nonblank_candidate = _INF, arrays.NO_CANDIDATE
 
 
 @inlined

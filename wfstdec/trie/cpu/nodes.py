@@ -288,8 +288,8 @@ class Step(NamedTuple):
 
 
 @inlined
-def running_bound(params, least):
-    """The cost above which candidates of a frame are dropped, as far as known."""
+def within_beam(params, least):
+    """The cost above which candidates are dropped where the least one costs `least`."""
     return min(float32(least + params.beam), NO_CUTOFF)
 
 
@@ -302,9 +302,9 @@ def loosened(bound, credit):
 
 
 @inlined
-def exceeds(params, cost, credit, least):
+def exceeds(cost, credit, bound):
     """Tell whether a cost is over the running bound, even with a credit deducted."""
-    return cost > loosened(running_bound(params, least), credit)
+    return cost > loosened(bound, credit)
 
 
 @inlined
@@ -321,10 +321,10 @@ def least_cost(entry):
 
 
 @inlined
-def is_over(search, scratch, source, token, least):
+def is_over(search, scratch, source, token, bound):
     """Tell whether a token that begins is over the bound wherever it leads."""
     params = search.params
     cost = float32(least_cost(source.entry) + scratch.costs[token])
     most = max(source.most_inside, source.most_at_end)
     credit = float32(params.begin_credit + most)
-    return exceeds(params, cost, credit, least)
+    return exceeds(cost, credit, bound)

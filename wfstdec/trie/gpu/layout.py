@@ -40,7 +40,7 @@ NARROW_BEAM_SIZE, NARROW_TOKENS = 64, 256
 """Up to both a warp takes an utterance, above one of them four."""
 OWN_BYTES, OWN_BYTES_OF_THREAD = 512, 45
 """Shared memory that the variables of a block take at most, and more by its threads."""
-CANDIDATES_PER_ENTRY = 4
+CANDIDATES_PER_ENTRY, FEWEST_TOKENS = 4, 256
 MAX_WORDS_OF_NODE = (1 << 15) - 4
 """Words that end at one node: the order of a candidate has no room for more."""
 
@@ -77,7 +77,8 @@ def form_for(beam_size: int, num_tokens: int) -> TrieBlockShape:
     threads = NARROW if narrow else WIDE
     entries = max(WARP, 1 << (beam_size - 1).bit_length())
     candidates = CANDIDATES_PER_ENTRY * entries
-    return TrieBlockShape(threads, entries, candidates, min(num_tokens + 1, candidates))
+    tokens = min(2 * num_tokens, max(candidates, FEWEST_TOKENS))
+    return TrieBlockShape(threads, entries, candidates, tokens)
 
 
 def arrays_of(
@@ -216,7 +217,7 @@ def _counts(num_tokens: int, entries: int) -> dict[str, int]:
     return {
         "entry_capacity": entries,
         "candidate_capacity": CANDIDATES_PER_ENTRY * (1 << (entries - 1).bit_length()),
-        "token_capacity": num_tokens,
+        "token_capacity": 2 * num_tokens,  # half of them may be for the first entry
     }
 
 

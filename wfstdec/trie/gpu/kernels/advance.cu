@@ -113,7 +113,6 @@ advance_chunk(const __grid_constant__ Task task) {
     __shared__ Utterance utterance;
     __shared__ Phrases phrases;
     __shared__ Arrays arrays;
-    __shared__ Pending pending[PENDING];
     __shared__ PhaseClock<NUM_TIMES> times;
     __shared__ u32 drawn;
     DYNAMIC_SHARED(u64, shared_memory);
@@ -130,7 +129,7 @@ advance_chunk(const __grid_constant__ Task task) {
         team_sync();
         if (drawn >= task.queue_length) break;
         const Costs costs = {task, utterance, phrases, arrays, progress};
-        const FrameSearch frames = {costs, team, pending, arrays, times};
+        const FrameSearch frames = {costs, team, arrays, times};
         Search{frames, shared_memory}.run();
         team_sync();
         if (threadIdx.x == 0) task.utterances[task.queue[drawn]] = utterance;

@@ -70,17 +70,26 @@ struct Costs {
     }
 
     // ---------------------------------------------------------------------- bounds
-    __device__ float running_bound() const {
-        const float least = cost_of(peek(&progress.least));
-        return fminf(least + task.beam, MAX_COST);
+    // The bound of costs by a least one (`ordered`) and by the size of the beam.
+    __device__ float bound_by(u32 least) const {
+        const float bound = fminf(cost_of(least) + task.beam, MAX_COST);
+        return fminf(bound, cost_of(progress.size_bound));
     }
 
-    // Whether a cost is over the running bound, even with a credit deducted and with
-    // the rounding of the sums to come.
-    __device__ bool exceeds(float cost, float credit) const {
+    // The bound by what there is so far; it may be late, and is then higher.
+    __device__ float running_bound() const { return bound_by(peek(&progress.least)); }
+
+    // The same for a cost from which up to `credit` may still be deducted, with the
+    // rounding of the sums to come.
+    __device__ float loosened(float credit) const {
         const float bound = running_bound();
         const float room = (fabsf(bound) + fabsf(credit)) * 1e-5f + 1e-3f;
-        return cost > (bound + credit) + room;
+        return (bound + credit) + room;
+    }
+
+    // Whether entries of the next frame are bounded by their number.
+    __device__ bool is_full(u32 count) const {
+        return !task.by_text && count >= task.beam_size;
     }
 
     // No less than boosts pay in a step from a boost state.
@@ -131,20 +140,17 @@ struct Costs {
     }
 
     // ------------------------------------------------------------------ candidates
-    // Add a candidate that is within the running bound; of one that has no room only
-    // the count tells.
-    __device__ void add(const Candidate& candidate) const {
-        const float least = cost_of(peek(&progress.least));
-        if (!(candidate.cost <= fminf(least + task.beam, MAX_COST))) return;
-        if (candidate.cost < least)
+    // Add a candidate that is within a bound; of one that has no room only the count
+    // tells.
+    __device__ void add(const Candidate& candidate, float bound) const {
+        if (!(candidate.cost <= bound)) return;
+        if (candidate.cost < cost_of(peek(&progress.least)))
             atomicMin(&progress.least, ordered(candidate.cost));
         const u32 at = atomicAdd(&progress.num_candidates, 1u);
         if (at < arrays.candidate_capacity) arrays.candidates[at] = candidate;
     }
 
-    // The candidates of a token that begins, one for each phase that it may follow; or
-    // with BOUND only what they lower the bound to.
-    template <bool BOUND = false>
+    // The candidates of a token that begins, one for each phase that it may follow.
     __device__ void ask(const Row& row, const Pending& pending) const {
         const Entry& entry = arrays.frontier[pending.source];
         const u32 token = pending.token, pron = pending.pron;
@@ -190,21 +196,21 @@ struct Costs {
             candidate.cost = (total + boost_cost) + acoustic;
             const u32 number = FIRST_BEGIN + 2 * pending.number + phase;
             candidate.order = pending.source << SOURCE_SHIFT | number;
-            if (BOUND) {
-                if (candidate.cost <= MAX_COST)
-                    atomicMin(&progress.least, ordered(candidate.cost));
-            } else {
-                add(candidate);
-            }
+            add(candidate, running_bound());
         }
     }
 
-    // A blank, or the same token again.
-    __device__ void stay(const Row& row, u32 source) const {
+    // A blank, or the same token again; the least cost of them. Where they are all that is
+    // needed to bound costs by size, that bound is not known yet.
+    __device__ float stay(const Row& row, u32 source) const {
         const Entry& entry = arrays.frontier[source];
         const u32 order = source << SOURCE_SHIFT;
         const float blank = token_cost(row, task.blank);
         const bool nonblank_first = entry.nonblank_cost < entry.blank_cost;
+        const auto bound = [&] {
+            return fminf(cost_of(peek(&progress.least)) + task.beam, MAX_COST);
+        };
+        float least = infinite();
         Candidate candidate;
         candidate.text = entry.text;
         candidate.lookahead_cost = entry.lookahead_cost;
@@ -216,19 +222,23 @@ struct Costs {
         if (task.sums || !nonblank_first) {
             candidate.cost = entry.blank_cost + blank;
             candidate.order = order | BLANK_AFTER_BLANK;
-            add(candidate);
+            least = candidate.cost;
+            add(candidate, bound());
         }
         if (task.sums || nonblank_first) {
             candidate.cost = entry.nonblank_cost + blank;
             candidate.order = order | BLANK_AFTER_TOKEN;
-            add(candidate);
+            least = fminf(least, candidate.cost);
+            add(candidate, bound());
         }
         // The same token goes on only after itself.
         if (entry.nonblank_cost < infinite()) {
             candidate.cost =
                 entry.nonblank_cost + token_cost(row, token_of(entry.node));
             candidate.order = order | AGAIN;
-            add(candidate);
+            least = fminf(least, candidate.cost);
+            add(candidate, bound());
         }
+        return least;
     }
 };

@@ -1,94 +1,154 @@
 // Which tokens may begin after which entries, before the language model is asked.
 #pragma once
-#include "ask.cuh"
+#include "merge.cuh"
 
-constexpr u32 PENDING = 2 * THREADS;
-// With more tokens, or without a lexicon, a bound that no token that begins has lowered
-// lets so many tokens through that the frame leaves shared memory.
-constexpr u32 BOUND_FIRST = 128;
+// With more tokens, or without a lexicon, the most probable token begins first: a bound
+// that no token that begins has lowered lets so many of them through that the frame leaves
+// shared memory.
+constexpr u32 BEST_FIRST = 128;
+// Within wider beams of the best candidate there are more tokens than entries that stay.
+constexpr float WIDE_BEAM = 16.0f;
+constexpr u32 TURN = 3;  // log-probs of a thread that are read at a time
+constexpr u32 FEW_TOKENS = WARP;  // more of them are listed again under a lower bound
 
 struct Expansion : Costs {
     TeamMemory& team;
-    Pending* pending;  // [PENDING], in shared memory
 
     // Candidates of all entries if no token begins; they bring the bound down first.
     __device__ void stay_everywhere(const Row& row) const {
+        const bool full = is_full(utterance.frontier_count);
         for (u32 i = threadIdx.x; i < utterance.frontier_count; i += THREADS) {
-            stay(row, i);
+            const float least = stay(row, i);
+            // As many different entries as may stay: none that costs more than all will.
+            if (full) atomicMax(&progress.size_bound, ordered(least));
             const float most = most_paid(arrays.frontier[i].boost);
             if (most > 0.0f) atomicMin(&progress.most_paid, ordered(-most));
         }
         team_sync();
     }
 
-    // Lower the bound by what follows an entry with a token; its candidates come later.
-    __device__ void bound_by(const Row& row, u32 i, u32 token) const {
-        if (!task.has_lexicon) return ask<true>(row, Pending{i, token, token, NONE, 0});
-        const Lexicon& lexicon = task.lexicon;
-        const u32 node = arrays.frontier[i].node;
-        if (node == 0) {
-            const u32 to = token == task.separator ? 0 : lexicon.root_child[token];
-            if (to != NONE) ask<true>(row, Pending{i, token, to, NONE, 0});
-        } else if (token == task.separator) {
-            const u32 pron = lexicon.node_pron_splits[node];
-            if (pron < lexicon.node_pron_splits[node + 1])
-                ask<true>(row, Pending{i, token, 0, pron, 1});
-        } else {
-            const u32 end = lexicon.node_child_splits[node + 1];
-            const u32 begin = lexicon.node_child_splits[node];
-            const u32 at = find_arc(lexicon.child_token, begin, end, token);
-            if (at < end && lexicon.child_token[at] == token)
-                ask<true>(row, Pending{i, token, lexicon.child_node[at], NONE, 0});
-        }
+    // The bound of tokens that may begin, by the most that any step deducts.
+    __device__ float limit() const {
+        const float credit = task.begin_credit + -cost_of(progress.most_paid);
+        return fminf(loosened(credit), MAX_COST);
     }
 
-    // Lower the bound by the most probable token after all entries.
-    __device__ void start_bound(const Row& row) const {
-        u64 best = ~0ull;
-        for (u32 token = threadIdx.x; token < task.num_tokens; token += THREADS) {
-            if (token == task.blank) continue;
-            const u64 key = key_of(unscaled_cost(row, token), token);
-            best = key < best ? key : best;
+    // List the tokens that may begin, in no order: those that cost no more than `near`, and
+    // from the end of the list those that cost no more than `far`. Note the most probable one, where it begins first and is not known. Numbers
+    // that are no log-probs are found here.
+    __device__ void find_tokens(
+        const Row& row, float near, float far, u32 room) const {
+        const bool finds_best = best_token() == NONE &&
+            (task.num_tokens > BEST_FIRST || !task.has_lexicon);
+        const Logprobs logprobs = utterance.logprobs;
+        team_sync();
+        float least = infinite();
+        u32 best = NONE;
+        for (u32 first = 0; first < task.num_tokens; first += TURN * THREADS) {
+            const u32 mine = first + threadIdx.x;
+            float costs[TURN];
+            for (u32 k = 0; k < TURN; ++k) {
+                const u32 token = mine + k * THREADS;
+                costs[k] = token < task.num_tokens
+                    ? -unchecked_logprob(logprobs, row.at + token)
+                    : infinite();
+            }
+            for (u32 k = 0; k < TURN; ++k) {
+                const u32 token = mine + k * THREADS;
+                if (!(costs[k] >= -MAX_LOGPROB) && !task.checked)
+                    utterance.logprobs.bad_frame = utterance.chunk_frame;
+                const bool begins =
+                    costs[k] <= MAX_LOGPROB && token != task.blank && !row.skipped;
+                if (begins && costs[k] < least) {
+                    least = costs[k];
+                    best = token;
+                }
+                const float cost = task.acoustic_scale * costs[k];
+                const bool is_near = begins && cost <= near;
+                const bool is_far = begins && cost > near && cost <= far;
+                u32 at = append(&progress.num_tokens, is_near);
+                if (is_near && at < room) arrays.tokens[at] = token;
+                at = arrays.token_capacity - 1 - append(&progress.num_far, is_far);
+                if (is_far && at >= room && at < arrays.token_capacity)
+                    arrays.tokens[at] = token;
+                if ((is_near || is_far) && token == task.separator)
+                    progress.separator_is_near = 1;
+            }
         }
+        if (finds_best) note_best(key_of(least, best));
+        team_sync();
+    }
+
+    // List the tokens that are under the bound after some entry.
+    __device__ void list_tokens(const Row& row) const {
+        const float most = limit();
+        find_tokens(row, some_far() ? most - arrays.frontier[1].cost : most, most, room());
+    }
+
+    // Whether tokens are listed apart that are near the first entry alone: entries are in
+    // order, and those behind it cost what the second one does, or more.
+    __device__ bool some_far() const {
+        return utterance.frontier_count > 1 && task.token_top_k >= task.num_tokens;
+    }
+
+    // Tokens that there is room for in front, and at the end of the list.
+    __device__ u32 far_room() const { return some_far() ? arrays.token_capacity / 2 : 0; }
+    __device__ u32 room() const { return arrays.token_capacity - far_room(); }
+
+    // How many tokens an entry has to be held against: those that are listed; for the first
+    // one all of the frame, where the end of the list has no room.
+    __device__ u32 num_listed(u32 source) const {
+        const u32 far = source == 0 ? progress.num_far : 0;
+        return far > far_room() ? task.num_tokens : progress.num_tokens + far;
+    }
+
+    __device__ u32 listed(u32 source, u32 k) const {
+        if (source == 0 && progress.num_far > far_room()) return k;
+        const u32 near = progress.num_tokens;
+        return arrays.tokens[k < near ? k : arrays.token_capacity - 1 - (k - near)];
+    }
+
+    // Note the least of the threads' best tokens.
+    __device__ void note_best(u64 best) const {
         for (u32 step = 1; step < WARP; step <<= 1) {
             const u32 high = __shfl_xor_sync(WHOLE_WARP, static_cast<u32>(best >> 32), step);
             const u32 low = __shfl_xor_sync(WHOLE_WARP, static_cast<u32>(best), step);
             const u64 other = static_cast<u64>(high) << 32 | low;
             best = other < best ? other : best;
         }
-        if (WARPS > 1) {
-            if (threadIdx.x % WARP == 0) atomicMin(&progress.best_token, best);
-            team_sync();
-            best = progress.best_token;
-        }
-        const u32 token = static_cast<u32>(best);
-        if (token < task.num_tokens)
-            for (u32 i = threadIdx.x; i < utterance.frontier_count; i += THREADS)
-                bound_by(row, i, token);
-        team_sync();
+        if (threadIdx.x % WARP == 0) atomicMin(&progress.best_token, best);
     }
 
-    // List the tokens that may begin and can be under the bound after some entry.
-    __device__ void find_tokens(const Row& row) const {
-        const float credit = task.begin_credit + -cost_of(progress.most_paid);
-        const auto is_near = [&](u32 token) {
-            if (token >= task.num_tokens || token == task.blank) return false;
-            const float cost = token_cost(row, token);
-            return cost <= MAX_COST && !exceeds(cost, credit);
-        };
-        for (u32 first = 0; first < task.num_tokens; first += THREADS) {
-            const u32 token = first + threadIdx.x;
-            const bool near = is_near(token);
-            u32 total;
-            const u32 before = sum_before(team, near, total);
-            const u32 at = progress.num_tokens + before;
-            if (near && at < arrays.token_capacity) arrays.tokens[at] = token;
-            team_sync();
-            if (threadIdx.x == 0) progress.num_tokens += total;
-            if (near && token == task.separator) progress.separator_is_near = 1;
-            team_sync();
+    // The most probable token where some begin first, else NONE.
+    __device__ u32 best_token() const { return static_cast<u32>(progress.best_token); }
+
+    // Lower the bound by the size of the beam: the cost of the `beam_size`-th of the
+    // different entries that candidates lead to so far, if there are so many.
+    __device__ void bound_by_size() const {
+        const u32 count = progress.num_candidates;
+        if (!is_full(count) || count > arrays.candidate_capacity) return;
+        // A slot for each key, and the least cost that leads to it. Different keys of one
+        // hash count as one: the bound is then higher than it might be.
+        u32 num_slots = 1;
+        while (num_slots < count) num_slots <<= 1;
+        u32* const tags = arrays.slots;
+        u32* const costs = tags + num_slots;
+        for (u32 s = threadIdx.x; s < 2 * num_slots; s += THREADS) tags[s] = NONE;
+        team_sync();
+        for (u32 q = threadIdx.x; q < count; q += THREADS) {
+            const Candidate& candidate = arrays.candidates[q];
+            const u32 tag = Merge::hash_of_place(candidate) >> 1;
+            const u32 slot = slot_of(tags, num_slots - 1, tag, tag, [&](u32 other) {
+                return other == tag;
+            });
+            atomicMin(&costs[slot], ordered(candidate.cost));
         }
-        if (progress.num_tokens > task.token_top_k) keep_top_tokens(row);
+        const u32 least = progress.least, most = ordered(bound_by(least)) - least;
+        const u32 found = nth_least_key(
+            team, num_slots, task.beam_size, task.beam_size, most,
+            [&](u32 s) { return costs[s] - least; });
+        if (threadIdx.x == 0) progress.size_bound = least + found;
+        team_sync();
     }
 
     // Only the most probable tokens may begin: by unscaled costs, as scale 0 makes all
@@ -100,7 +160,7 @@ struct Expansion : Costs {
             const u32 token = arrays.tokens[i];
             return key_of(unscaled_cost(row, token), token);
         };
-        const u64 top = nth_least_key(team, count, task.token_top_k, key_at);
+        const u64 top = nth_least_key(team, count, task.token_top_k, task.token_top_k, ~0ull, key_at);
         u32 kept = 0;
         for (u32 first = 0; first < count; first += THREADS) {
             const u32 i = first + threadIdx.x;
@@ -124,33 +184,29 @@ struct Expansion : Costs {
     }
 
     // How many tokens an entry has to be held against.
-    __device__ u32 num_items(const Entry& entry) const {
+    __device__ u32 num_items(u32 source) const {
         const Lexicon& lexicon = task.lexicon;
-        if (!task.has_lexicon || entry.node == 0) return progress.num_tokens;
+        const Entry& entry = arrays.frontier[source];
+        const u32 tokens = num_listed(source);
+        if (!task.has_lexicon || entry.node == 0) return tokens;
         const u32* children = lexicon.node_child_splits + entry.node;
         const u32* prons = lexicon.node_pron_splits + entry.node;
-        const u32 after = task.separator_optional ? progress.num_tokens
-                                                  : progress.separator_is_near;
+        const u32 after =
+            task.separator_optional ? tokens : progress.separator_is_near;
         return children[1] - children[0] + (prons[1] - prons[0]) * after;
     }
 
-    // The k-th of them; false where it leads nowhere, or over the bound without the
-    // language model.
-    __device__ bool find_item(const Row& row, u32 source, u32 k, Pending& item) const {
+    // The k-th of them; false where it leads nowhere. No boost apart, no step of its kind
+    // lowers the cost by more than `credit`.
+    __device__ bool find_item(
+        const Row& row, u32 source, u32 k, Pending& item, float& credit) const {
         const Lexicon& lexicon = task.lexicon;
         const Entry& entry = arrays.frontier[source];
-        item.source = source;
-        item.pron = NONE;
-        item.number = 0;
-        float credit = task.begin_credit;
-        if (!task.has_lexicon) {
-            item.token = item.node = arrays.tokens[k];
-        } else if (entry.node == 0) {
-            // A separator between words stays at the root, which is no child of its own.
-            item.token = arrays.tokens[k];
-            item.node = item.token == task.separator ? 0
-                                                     : lexicon.root_child[item.token];
-            credit = task.inside_credit;
+        u32 at = k;
+        item = {source, NONE, NONE, NONE, 0};
+        credit = task.begin_credit;
+        if (!task.has_lexicon || entry.node == 0) {
+            if (task.has_lexicon) credit = task.inside_credit;
         } else {
             const u32 first = lexicon.node_child_splits[entry.node];
             const u32 children = lexicon.node_child_splits[entry.node + 1] - first;
@@ -161,40 +217,132 @@ struct Expansion : Costs {
                 // Inside a word look-ahead never falls.
                 credit = task.inside_credit;
             } else {
-                const u32 after = task.separator_optional ? progress.num_tokens : 1;
-                u32 word = 0, at = k - children;
+                const u32 tokens = num_listed(source);
+                const u32 after = task.separator_optional ? tokens : 1;
+                u32 word = 0;
+                at = k - children;
                 for (; at >= after; at -= after) ++word;  // most nodes have one
-                item.token =
-                    task.separator_optional ? arrays.tokens[at] : task.separator;
-                // Any token may begin another word where nothing has to stand between.
-                item.node = item.token == task.separator
-                    ? 0
-                    : lexicon.root_child[item.token];
+                if (!task.separator_optional) item.token = task.separator;
+                item.node = 0;
                 item.pron = lexicon.node_pron_splits[entry.node] + word;
                 item.number = 1 + word;
                 const float gain = fmaxf(0.0f, entry.lookahead_cost - task.word_floor);
                 credit = fminf(credit, task.end_credit + task.lm_scale * gain);
             }
         }
-        if (item.node == NONE || !may_begin(row, item.token)) return false;
+        // Any token may begin a word between words, and where nothing has to stand between
+        // this one and the next. A separator leads to the root, which is no child.
+        if (item.token == NONE) {
+            item.token = item.node = listed(source, at);
+            if (task.has_lexicon)
+                item.node = item.token == task.separator
+                    ? 0
+                    : lexicon.root_child[item.token];
+        }
+        const bool is_first = progress.first_cost == -infinite()
+            ? item.token == best_token()
+            : source == 0 && token_cost(row, item.token) <= progress.first_cost;
+        const bool ends = item.token == task.separator && item.number == 1;
+        if (is_first && (item.pron == NONE || ends)) return false;
+        return item.node != NONE && may_begin(row, item.token);
+    }
+
+    // What follows an entry with a token that begins first: `find_item` leaves it out.
+    __device__ bool find_first(
+        u32 source, u32 token, Pending& item, float& credit) const {
+        const Lexicon& lexicon = task.lexicon;
+        const u32 node = arrays.frontier[source].node;
+        item = {source, token, token, NONE, 0};
+        credit = task.begin_credit;
+        if (!task.has_lexicon) return true;
+        item.node = token == task.separator ? 0 : lexicon.root_child[token];
+        if (node == 0) return item.node != NONE;
+        if (token == task.separator) {
+            item.pron = lexicon.node_pron_splits[node];
+            item.number = 1;
+            return item.pron < lexicon.node_pron_splits[node + 1];
+        }
+        const u32 end = lexicon.node_child_splits[node + 1];
+        const u32 at = find_arc(
+            lexicon.child_token, lexicon.node_child_splits[node], end, token);
+        if (at == end || lexicon.child_token[at] != token) return false;
+        item.node = lexicon.child_node[at];
+        return true;
+    }
+
+    // Whether an item is under the bound without the language model.
+    __device__ bool is_near(const Row& row, const Pending& item, float credit) const {
+        const Entry& entry = arrays.frontier[item.source];
         const bool repeated = item.token == token_of(entry.node);
         const float before = repeated ? entry.blank_cost : least_cost(entry);
         const float cost = before + token_cost(row, item.token);
-        return cost <= MAX_COST && !exceeds(cost, credit + most_paid(entry.boost));
+        return cost <= MAX_COST && cost <= loosened(credit + most_paid(entry.boost));
     }
 
-    // Begin tokens after all entries. Whatever passes the bound waits until there is
-    // one for each thread: the language model takes long, and all ask it at once.
+    // Begin some of the listed tokens before the others, for a lower bound: the most probable
+    // one after all entries; or if many are listed and the beam is wide, as many as entries
+    // may stay, after the first entry: each leads to another entry. `find_item` leaves them out; `stayed`
+    // candidates were there before.
+    __device__ void begin_first(const Row& row, u32 stayed) const {
+        const bool many = progress.num_tokens + progress.num_far > FEW_TOKENS;
+        const bool all_may = task.token_top_k >= task.num_tokens;
+        bool after_first = many && task.beam > WIDE_BEAM && all_may && !task.by_text;
+        if (after_first) {
+            const float most = best_costs(row);
+            clear_list();
+            find_tokens(row, most, most, arrays.token_capacity);
+            after_first = progress.num_tokens <= arrays.token_capacity;
+            if (threadIdx.x == 0 && after_first) progress.first_cost = most;
+        }
+        const u32 count = after_first ? progress.num_tokens : utterance.frontier_count;
+        for (u32 k = threadIdx.x; k < count; k += THREADS) {
+            Pending item;
+            float credit;
+            const u32 token = after_first ? arrays.tokens[k] : best_token();
+            if (find_first(after_first ? 0 : k, token, item, credit) &&
+                is_near(row, item, credit))
+                ask(row, item);
+        }
+        team_sync();
+        if (progress.num_candidates > stayed) bound_by_size();
+        if (!many) return;
+        clear_list();
+        list_tokens(row);
+    }
+
+    // A cost that the `beam_size` most probable tokens under the bound do not exceed, and no
+    // more than twice as many.
+    __device__ float best_costs(const Row& row) const {
+        const u32 least = ordered(token_cost(row, best_token()));
+        const u32 most = ordered(limit()) - least, size = task.beam_size;
+        const Logprobs logprobs = utterance.logprobs;
+        const auto key_at = [&](u32 token) {
+            const float cost = -unchecked_logprob(logprobs, row.at + token);
+            return token == task.blank ? NONE : ordered(task.acoustic_scale * cost) - least;
+        };
+        return cost_of(
+            least + nth_least_key(team, task.num_tokens, size, 2 * size, most, key_at));
+    }
+
+    __device__ void clear_list() const {
+        team_sync();
+        if (threadIdx.x == 0) progress.num_tokens = progress.num_far = 0;
+        team_sync();
+    }
+
+    // Begin tokens after all entries. Whatever passes the bound waits until there is one
+    // for each thread: the language model takes long, and all ask it at once.
     __device__ void begin_everywhere(const Row& row) const {
         const u32 count = utterance.frontier_count;
         for (u32 first = 0; first < count; first += THREADS) {
             const u32 mine = first + threadIdx.x;
-            const u32 items = mine < count ? num_items(arrays.frontier[mine]) : 0;
+            const u32 items = mine < count ? num_items(mine) : 0;
             u32 total;
             const u32 before = sum_before(team, items, total);
             team.offsets[threadIdx.x] = before;
             team_sync();
-            for (u32 round = 0; round < total; round += THREADS) {
+            u32 round = 0;
+            do {
                 const u32 k = round + threadIdx.x;
                 Pending item;
                 bool passes = false;
@@ -204,27 +352,32 @@ struct Expansion : Costs {
                         const u32 further = at + step;
                         if (team.offsets[further] <= k) at = further;
                     }
-                    passes = find_item(row, first + at, k - team.offsets[at], item);
+                    float credit;
+                    passes = find_item(row, first + at, k - team.offsets[at], item, credit);
+                    passes = passes && is_near(row, item, credit);
                 }
-                wait(row, passes, item);
-            }
-            team_sync();
+                round += THREADS;
+                wait(row, passes, item, round >= total && first + THREADS >= count);
+            } while (round < total);
         }
-        if (threadIdx.x < progress.num_pending) ask(row, pending[threadIdx.x]);
-        team_sync();
     }
 
-    // Let a token wait, where it passes; ask for those that wait once they are enough.
-    __device__ void wait(const Row& row, bool passes, const Pending& item) const {
+    // Let a token wait, where it passes; ask for those that wait once they are enough, or
+    // no more come.
+    __device__ void wait(
+        const Row& row, bool passes, const Pending& item, bool last) const {
         u32 total;
         const u32 waiting = progress.num_pending;
         const u32 before = sum_before(team, passes, total);
-        if (passes) pending[waiting + before] = item;
+        if (passes) team.pending[waiting + before] = item;
         team_sync();
-        const u32 all = waiting + total;
-        const u32 left = all < THREADS ? all : all - THREADS;
+        u32 left = waiting + total;
+        while (left >= THREADS || (last && left > 0)) {
+            const u32 asked = left < THREADS ? left : THREADS;
+            left -= asked;
+            if (threadIdx.x < asked) ask(row, team.pending[left + threadIdx.x]);
+        }
         if (threadIdx.x == 0) progress.num_pending = left;
-        if (all >= THREADS) ask(row, pending[left + threadIdx.x]);
         team_sync();
     }
 };

@@ -22,7 +22,6 @@ constexpr u32 SPILL = NONE, NO_LOGPROB = NONE - 1;
 
 struct FrameSearch : Costs {
     TeamMemory& team;
-    Pending* pending;
     Arrays& in_use;  // `arrays`, to be changed
     PhaseClock<NUM_TIMES>& times;
 
@@ -32,11 +31,16 @@ struct FrameSearch : Costs {
             progress.least = progress.best = ordered(infinite());
             progress.most_paid = ordered(0.0f);
             progress.num_candidates = progress.num_entries = 0;
-            progress.num_pending = progress.num_tokens = 0;
+            progress.num_pending = progress.num_tokens = progress.num_far = 0;
             progress.separator_is_near = 0;
             progress.trace_count = utterance.trace_count;
             progress.top_token = ~0ull;
             progress.best_token = ~0ull;
+            progress.worst = ordered(infinite());
+            progress.first_cost = -infinite();
+            // Raised by each of so many entries; infinite where there are fewer.
+            progress.size_bound =
+                is_full(utterance.frontier_count) ? 0 : ordered(infinite());
         }
         team_sync();
     }
@@ -45,20 +49,18 @@ struct FrameSearch : Costs {
     __device__ u32 frame() const {
         times.end(OTHER);
         prefetch_frame(utterance.logprobs, utterance.chunk_frame + 2, task.num_tokens);
-        if (!task.checked)
-            check_frame(utterance.logprobs, utterance.chunk_frame, task.num_tokens,
-                        threadIdx.x, THREADS);
         begin_counting();
-        if (utterance.logprobs.bad_frame != NONE) return NO_LOGPROB;
         const Row row = row_of_frame();
-        const Expansion expansion = {*this, team, pending};
-        expansion.stay_everywhere(row);
-        if (task.num_tokens > BOUND_FIRST || !task.has_lexicon)
-            expansion.start_bound(row);
-        times.end(STAY);
-        expansion.find_tokens(row);
+        const Expansion expansion = {*this, team};
         const u32 too_small = arrays.shared ? SPILL : static_cast<u32>(GROW_SCRATCH);
-        if (progress.num_tokens > arrays.token_capacity) return too_small;
+        expansion.stay_everywhere(row);
+        const u32 stayed = progress.num_candidates;
+        expansion.list_tokens(row);
+        if (utterance.logprobs.bad_frame != NONE) return NO_LOGPROB;
+        if (expansion.best_token() != NONE) expansion.begin_first(row, stayed);
+        times.end(STAY);
+        if (progress.num_tokens > task.token_top_k) expansion.keep_top_tokens(row);
+        if (progress.num_tokens > expansion.room()) return too_small;
         expansion.begin_everywhere(row);
         times.end(EXPAND);
         const u32 made = progress.num_candidates;
@@ -69,8 +71,7 @@ struct FrameSearch : Costs {
             team_sync();
             return OK;
         }
-        const float least = cost_of(progress.least);
-        Merge{task, arrays, progress}.merge(fminf(least + task.beam, MAX_COST));
+        Merge{task, arrays, progress}.merge(expansion.bound_by(progress.least));
         times.end(MERGE);
         const Ranking ranking = {*this, team};
         const u32 count = ranking.keep(ranking.order());

@@ -38,6 +38,7 @@ struct Ranking : Costs {
         team_sync();
         if (count > task.beam_size) count = drop_worst(count);
         sort(count);
+        if (is_full(count)) find_worst(count);
         return count;
     }
 
@@ -84,26 +85,42 @@ struct Ranking : Costs {
     // Drop from `marks` what costs more than the `beam_size`-th, of texts those of places
     // whose best one does; how many are left.
     __device__ u32 drop_worst(u32 count) const {
+        // Texts by costs that are re-based, as their places are compared later.
+        const u32 least = ordered(task.by_text ? 0.0f : cost_of(progress.best));
+        const u32 most = ordered(task.by_text ? MAX_COST : bound_by(progress.least)) - least;
         const auto cost_at = [&](u32 e) {
-            return task.by_text ? arrays.entries[place_of(e)].best_blank
-                                : static_cast<u64>(ordered(rebased(e)));
+            const u32 cost = task.by_text
+                ? static_cast<u32>(arrays.entries[place_of(e)].best_blank)
+                : ordered(arrays.entries[e].cost);
+            return cost - least;
         };
         const auto key_at = [&](u32 e) {
-            const bool counts = !task.by_text || place_of(e) == e;
-            return counts ? cost_at(e) : static_cast<u64>(NONE);
+            return task.by_text && place_of(e) != e ? NONE : cost_at(e);
         };
-        const u64 worst = nth_least_key(team, count, task.beam_size, key_at, 31);
-        u32 kept = 0;
+        const u32 size = task.beam_size;
+        const u32 worst = nth_least_key(team, count, size, size, most, key_at);
+        u32* const kept = &progress.num_pending;  // 0: none waits
         for (u32 first = 0; first < count; first += THREADS) {
             const u32 e = first + threadIdx.x;
             const bool stays = e < count && cost_at(e) <= worst;
-            u32 total;
-            const u32 at = kept + sum_before(team, stays, total);
+            const u32 at = append(kept, stays);
             if (stays) arrays.marks[at] = e;
-            kept += total;
-            team_sync();
         }
-        return kept;
+        team_sync();
+        return *kept;
+    }
+
+    // The `beam_size`-th least cost before re-basing: the greatest of those that are left.
+    __device__ void find_worst(u32 count) const {
+        const float worst = rebased(arrays.ranks[count - 1]);
+        if (threadIdx.x == 0) progress.worst = 0;
+        team_sync();
+        for (u32 r = threadIdx.x; r < count; r += THREADS) {
+            const u32 e = arrays.ranks[r];
+            if (rebased(e) == worst)
+                atomicMax(&progress.worst, ordered(arrays.entries[e].cost));
+        }
+        team_sync();
     }
 
     // ---------------------------------------------------------------------- places
@@ -197,14 +214,13 @@ struct Ranking : Costs {
     // ---------------------------------------------------------------------- settle
     // Make the next frontier of the first `count` ranks, and its trace nodes.
     __device__ void settle(const Row& row, u32 count) const {
-        const float best = cost_of(progress.best);
+        const float best = cost_of(progress.best), worst = cost_of(progress.worst);
         for (u32 r = threadIdx.x; r < count; r += THREADS) {
             const NewEntry& made = arrays.entries[arrays.ranks[r]];
             const Candidate& key = arrays.candidates[made.sample];
             Entry entry;
             entry.cost = made.cost - best;
-            entry.blank_cost = made.blank_cost - best;
-            entry.nonblank_cost = made.nonblank_cost - best;
+            entry.blank_cost = entry.nonblank_cost = infinite();
             entry.lookahead_cost = key.lookahead_cost;
             entry.state = key.state;
             entry.node = key.node;
@@ -214,13 +230,15 @@ struct Ranking : Costs {
             entry.blank_trace = entry.nonblank_trace = NONE;
             entry.token_end = 0;
             entry.blank_acoustic = entry.nonblank_acoustic = 0.0;
-            if (made.blank_candidate != NONE) {
+            if (made.blank_candidate != NONE && made.blank_cost <= worst) {
+                entry.blank_cost = made.blank_cost - best;
                 const Candidate& way = arrays.candidates[made.blank_candidate];
                 entry.token_end = token_end(way);
                 entry.blank_acoustic = acoustic(row, way);
                 entry.blank_trace = trace_of(way);
             }
-            if (made.nonblank_candidate != NONE) {
+            if (made.nonblank_candidate != NONE && made.nonblank_cost <= worst) {
+                entry.nonblank_cost = made.nonblank_cost - best;
                 const Candidate& way = arrays.candidates[made.nonblank_candidate];
                 entry.nonblank_acoustic = acoustic(row, way);
                 entry.nonblank_trace = trace_of(way);

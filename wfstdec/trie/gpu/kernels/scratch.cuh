@@ -56,22 +56,20 @@ __device__ inline Arrays shared_arrays(const Task& task, u64* memory) {
     return arrays;
 }
 
-// A token that may begin after an entry, and leads to a node.
-struct Pending {
-    u32 source, token, node;
-    u32 pron;    // the pronunciation that ends before it; NONE: none
-    u32 number;  // of its successor among those of the entry by this token
-};
-
 // Counts of the frame under way, in shared memory.
 struct Progress {
     u32 least;  // `ordered` least cost of a candidate so far
     u32 num_candidates, num_entries, num_pending;
-    u32 num_tokens;        // of those that may begin, how many are near
+    u32 num_tokens;        // of those that may begin, how many are near any entry
+    u32 num_far;           // how many the first one alone: from the end of the list
     u32 separator_is_near;
     u32 most_paid;         // `ordered`, negated: the most that boosts pay
+    u32 size_bound;        // `ordered`: as many entries as may stay cost no more
     u32 best;              // `ordered` least cost of a new entry
+    u32 worst;             // `ordered`: phases that cost more are dropped
     u32 trace_count;
-    u64 best_token;        // least (unscaled cost, token) of the frame, blank apart
+    float first_cost;      // tokens up to it have begun after the first entry
+    u64 best_token;        // least (unscaled cost, token) of the frame, blank apart; its
+                           // lower half is NONE where it does not begin first
     u64 top_token;         // no token behind it, by (unscaled cost, token), may begin
 };
