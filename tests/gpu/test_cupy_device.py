@@ -33,8 +33,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 def test_arrays_on_the_gpu_are_checked_as_all_others(cupy):
     cupy(stand_in())
     decoder = WfstDecoder(text_graph("0 0 a A 1\n0 0"), backend="cuda")
-    shapes = [one[:2] for one in decoder._backend.device.shapes]
-    assert shapes == [(512, 3 * 2), (256, 3 * 4), (128, 3 * 8)]
+    assert decoder._backend.device.shape[:2] == (512, 3 * 2)
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(ShapeError, match=r"V=4 tokens, expected V=3"):
         decoder.decode([array_of(np.zeros((2, 4)))])
@@ -130,7 +129,7 @@ def test_shared_memory_is_asked_for_as_all_blocks_take_it(cupy):
     device = cuda.CupyDevice(PROGRAM, 512)
     for macros in ((), PLAIN.macros):
         search = device.kernels(macros)["search_chunk"]
-        block = OWN_BYTES + device.shapes[0].shared_bytes
+        block = OWN_BYTES + device.shape.shared_bytes
         assert search.max_dynamic_shared_size_bytes == 99 * 1024 - OWN_BYTES
         wanted = search.preferred_shared_memory_carveout
         assert wanted - 1 < 100 * 2 * (block + 1024) / (100 * 1024) <= wanted <= 100
@@ -166,11 +165,14 @@ def test_log_probs_of_the_host_go_by_pinned_memory_that_is_kept(cupy):
     module.cuda.alloc_pinned_memory = lambda size: taken.append(size) or bytearray(size)
     cupy(module)
     decoder = WfstDecoder(text_graph("0 0 a A 1\n0 0"), backend="cuda")
-    for frames in (9, 4, 9):
+    decoder.decode([np.zeros((9, 3), np.float32)])
+    first = [*taken]
+    assert first[0] == 9 * 3 * 4
+    for frames in (4, 9):
         decoder.decode([np.zeros((frames, 3), np.float32)])
-    assert taken == [9 * 3 * 4]
+    assert taken == first
     decoder.decode([np.zeros((20, 3), np.float32)])
-    assert taken == [9 * 3 * 4, 20 * 3 * 4]
+    assert len(taken) > len(first)
 
 
 def test_memory_that_cupys_pool_may_not_have_is_not_planned_with(cupy):

@@ -272,7 +272,7 @@ def acoustic_costs(backend, chunk):
     """Acoustic costs of each frame of an utterance with one path."""
     batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
     batch.advance([chunk])
-    steps, _ = batch._find_paths(np.array([0]), np.array([len(chunk)]))
+    steps, _ = batch._find_paths(np.array([len(chunk)]))
     return steps["acoustic"][::-1].tolist()
 
 

@@ -54,11 +54,11 @@ def describe_device() -> None:
     for name, macros in VARIANTS.items():
         for kernel, found in device.kernels(macros).items():
             print(f"{name}, {kernel}: {found.attributes}")
-    for shape in device.shapes:
-        print(
-            f"{shape.num_blocks} blocks of {shape.threads} threads, "
-            f"{shape.shared_bytes // SLOT_BYTES} slots in shared memory"
-        )
+    shape = device.shape
+    print(
+        f"{shape.num_blocks} blocks of {shape.threads} threads, "
+        f"{shape.shared_bytes // SLOT_BYTES} slots in shared memory"
+    )
     print(f"{device.budget.limit >> 20} MiB for all decoders")
 
 
@@ -100,7 +100,7 @@ def compare_trie_searches() -> bool:
     for options in TRIE_OPTIONS:
         form = form_for(options.beam_size, 1025)
         device = device_of(form)
-        blocks = device.shapes[0]
+        blocks = device.shape
         print(f"{form}: {blocks}, loaded by {device.way}", flush=True)
     recipe, same = recipes.find_recipe(), True
     batch = _utterances(recipe)

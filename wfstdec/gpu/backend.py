@@ -21,11 +21,9 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import DeviceError, LogprobError
 from wfstdec.gpu.batch import advance_together
 from wfstdec.gpu.device import (
-    BlockShape,
     Device,
     DeviceMemoryError,
     ScratchPool,
-    shape_for,
 )
 from wfstdec.gpu.logprobs import Chunk, stream_of
 from wfstdec.search.logprobs import as_utterances
@@ -47,6 +45,8 @@ def _failed(error: Exception, missing: set[int]) -> str:
 
 
 _LOGPROB_BYTES = 4
+PART_BLOCKS = 4
+"""A part of a long list has so many utterances for each block that runs."""
 
 
 class BatchingBackend(ABC):
@@ -195,9 +195,9 @@ class BatchingBackend(ABC):
         self, num_utterances: int, num_frames: int | None = None, options: Any = None
     ) -> dict[str, int]:
         """Plan the memory of a batch, bytes; see `Decoder.memory_plan`."""
-        pool, shape = self.pool(options), self.shape(num_utterances, options)
+        pool = self.pool(options)
         frame = self.num_tokens * _LOGPROB_BYTES
-        blocks = min(num_utterances, shape.num_blocks)
+        blocks = min(num_utterances, pool.device.shape.num_blocks)
         plan = {
             "graph": self.model_bytes,
             "scratch": pool.layout.num_bytes(blocks, pool.entries),
@@ -205,10 +205,6 @@ class BatchingBackend(ABC):
             "logprobs": num_utterances * (num_frames or 0) * frame,
         }
         return plan | {"total": sum(plan.values()), "limit": pool.device.budget.limit}
-
-    def shape(self, num_utterances: int, options: Any = None) -> BlockShape:
-        """Return the blocks for a number of utterances."""
-        return shape_for(self.pool(options).device.shapes, num_utterances)
 
     def _parts(
         self, lengths: Sequence[int], options: Any, record: bool
@@ -219,17 +215,17 @@ class BatchingBackend(ABC):
         pool, frame = self.pool(options), self.num_tokens * _LOGPROB_BYTES
         room = pool.device.budget.left + pool.num_bytes
         block_bytes = pool.layout.num_bytes(1, pool.entries)
-        most = pool.device.shapes[0].num_blocks
+        num_blocks = pool.device.shape.num_blocks
+        most = PART_BLOCKS * num_blocks
         longest = max(lengths, default=0)
         whole = longest * frame + self.utterance_bytes(longest, options, record)
-        if len(lengths) * whole + 2 * most * block_bytes <= room:
+        if len(lengths) * whole + 2 * num_blocks * block_bytes <= room:
             cut = [order[i : i + most] for i in range(0, len(order), most)]
             return cut, len(lengths) > most
         sizes = {
             n: n * frame + self.utterance_bytes(n, options, record)
             for n in set(lengths)
         }
-        num_blocks = self.shape(len(lengths), options).num_blocks
         parts: list[list[int]] = [[]]
         taken = 0
         for i in order:

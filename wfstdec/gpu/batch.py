@@ -21,7 +21,7 @@ from wfstdec.boost.compiled import WordBoosts
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import InputError
 from wfstdec.gpu.boosts import DevicePhrases, upload_words
-from wfstdec.gpu.device import BlockShape, Grid, Scratch, ScratchPool, launch, shape_for
+from wfstdec.gpu.device import BlockShape, Grid, Scratch, ScratchPool, launch
 from wfstdec.gpu.logprobs import (
     Chunk,
     DeviceLogprobs,
@@ -149,8 +149,7 @@ class Batch:
         """Launch until every chunk is done, or one has a number that is no log-prob."""
         if len(queue) == 0:
             return
-        side_by_side = shape_for(self._device.shapes, len(queue)).num_blocks
-        scratch = self._pool.take(min(len(queue), side_by_side))
+        scratch = self._pool.take(min(len(queue), self._device.shape.num_blocks))
         self._task["checked"] = checked
         try:
             while len(queue):
@@ -169,7 +168,7 @@ class Batch:
     def _launch_search(self, queue: np.ndarray, scratch: Scratch) -> np.ndarray:
         """Launch once; the utterances that did not get to the end of their chunks."""
         scratch.fill_in(self._task)
-        shape = shape_for(self._device.shapes, len(queue))
+        shape = self._device.shape
         self._take_shape(shape)
         blocks, macros = min(len(queue), scratch.blocks), self._variant.macros
         blocks = min(blocks, shape.num_blocks)

@@ -43,8 +43,7 @@ class Program:
     structs: Mapping[str, np.dtype] = field(repr=False)
     # The value of each constant that both have
     constants: Mapping[str, int | float] = field(repr=False)
-    # Threads of the search's blocks, the most first; a large batch takes small ones
-    block_threads: tuple[int, ...] = (MAX_THREADS,)
+    threads: int = MAX_THREADS  # Of the search's blocks
 
     def source(self, macros: Macros = ()) -> str:
         """The file with all that it includes, and checks of the records."""

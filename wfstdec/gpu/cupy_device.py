@@ -61,10 +61,10 @@ def load_cupy() -> Any:
 class CupyDevice:
     """The CUDA device that is current when it is made. Buffers are CuPy arrays."""
 
-    # `threads`: of a block; None for any of `Program.block_threads`, by the size of a
-    # batch. `shared_bytes`: dynamic shared memory of a block; None for as much as
-    # leaves room for all blocks that have registers. `number`: the device's in CUDA.
-    # `way`: how its kernels were loaded, one of `compiling.WAYS`.
+    # `threads`: of a block; None for those of the program. `shared_bytes`: dynamic
+    # shared memory of a block; None for as much as leaves room for all blocks that have
+    # registers. `number`: the device's in CUDA. `way`: how its kernels were loaded, one
+    # of `compiling.WAYS`.
 
     def __init__(
         self,
@@ -73,13 +73,12 @@ class CupyDevice:
         shared_bytes: int | None = None,
         macros: Macros = (),
     ) -> None:
-        sizes = program.block_threads if threads is None else (threads,)
-        for one in sizes:
-            if one % WARP or not 0 < one <= MAX_THREADS:
-                raise OptionError(
-                    f"threads={one!r} of a block, expected a multiple of {WARP}, at "
-                    f"most {MAX_THREADS}"
-                )
+        threads = program.threads if threads is None else threads
+        if threads % WARP or not 0 < threads <= MAX_THREADS:
+            raise OptionError(
+                f"threads={threads!r} of a block, expected a multiple of {WARP}, at "
+                f"most {MAX_THREADS}"
+            )
         self.cupy = cupy = load_cupy()
         self._program = program
         self.number = cupy.cuda.Device().id
@@ -89,9 +88,9 @@ class CupyDevice:
             cupy.cuda.driver.CUDADriverError,
         )
         self._limits = limits = dict(cupy.cuda.Device().attributes)
-        self.shapes = tuple(_shape(limits, program, one, shared_bytes) for one in sizes)
+        self.shape = _shape(limits, program, threads, shared_bytes)
         # Else the driver may give so much to the cache that only one block fits.
-        self._carveout = max(_carveout(limits, program, one) for one in self.shapes)
+        self._carveout = _carveout(limits, program, self.shape)
         self._kernels: dict[Macros, dict[str, Any]] = {}
         self._loading = threading.Lock()
         self._staging: list[np.ndarray] = []
@@ -150,6 +149,7 @@ class CupyDevice:
 
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """See `Device`."""
+        self.wait()  # a copy that waits would keep other threads from the driver
         return buffer.get().view(dtype)
 
     @contextlib.contextmanager
@@ -188,7 +188,7 @@ class CupyDevice:
     def launch(self, grid: Grid, argument: np.ndarray) -> None:
         """See `Device`."""
         run = self.kernels(grid.macros)[grid.kernel]
-        blocks, threads = grid.num_blocks, grid.threads or self.shapes[0].threads
+        blocks, threads = grid.num_blocks, grid.threads or self.shape.threads
         run((blocks,), (threads,), (argument,), shared_mem=grid.shared_bytes)
 
     def wait(self) -> None:

@@ -99,7 +99,7 @@ class Grid(NamedTuple):
     num_blocks: int  # Its blocks
     shared_bytes: int = 0  # dynamic shared memory of each
     macros: Macros = ()  # What it is compiled for
-    threads: int | None = None  # Of a block; None for those of the device's first shape
+    threads: int | None = None  # Of a block; None for those of the search
 
 
 class BlockShape(NamedTuple):
@@ -110,18 +110,12 @@ class BlockShape(NamedTuple):
     shared_bytes: int  # Dynamic shared memory of a block
 
 
-def shape_for(shapes: Sequence[BlockShape], num_utterances: int) -> BlockShape:
-    """Choose the largest blocks of which there is one for every utterance."""
-    enough = (one for one in shapes if one.num_blocks >= num_utterances)
-    return next(enough, shapes[-1])
-
-
 class Device(Protocol):
     """A machine that runs the kernels of one `Program`."""
 
     # Buffers are arrays of the device's own kind; streams too.
 
-    shapes: tuple[BlockShape, ...]  # Of blocks, the largest first; `shape_for` chooses
+    shape: BlockShape  # Of blocks of the search
     budget: Budget  # The memory that all work on it may take
     second_stream: Any  # For work beside that of a thread's current stream
     # What is raised where the device itself fails

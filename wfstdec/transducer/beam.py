@@ -235,7 +235,7 @@ PROGRAM = Program(
     shared_bytes=lambda room: 0,
     structs={"SumsTask": TASK},
     constants={},
-    block_threads=(_THREADS,),
+    threads=_THREADS,
 )
 """The kernel of a GPU."""
 

@@ -151,11 +151,8 @@ class EmulatedDevice:
         program=PROGRAM,
         shared_bytes=None,
     ):
-        threads = [threads] if isinstance(threads, int) else threads
-        blocks = [num_blocks] if isinstance(num_blocks, int) else num_blocks
         shared = shared_slots * SLOT_BYTES if shared_bytes is None else shared_bytes
-        kinds = zip(threads, blocks, strict=True)
-        self.shapes = tuple(BlockShape(*kind, shared) for kind in kinds)
+        self.shape = BlockShape(threads, num_blocks, shared)
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
         self.budget, self.second_stream = Budget(memory_limit), None
         self.failures, self.fail_after = (DeviceFault,), None
@@ -225,7 +222,7 @@ class EmulatedDevice:
         run(
             argument.ctypes.data,
             grid.num_blocks,
-            grid.threads or self.shapes[0].threads,
+            grid.threads or self.shape.threads,
             grid.shared_bytes,
             self.os_threads,
             self.preempt,

@@ -19,7 +19,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import max_credit_per_arc, pay, state_of
 from wfstdec.boost.phrases import PhraseBoosts, initial_states
 from wfstdec.gpu.batch import Batch, BatchLayout, Growth, Session
-from wfstdec.gpu.device import BlockShape, Grid, shape_for
+from wfstdec.gpu.device import BlockShape, Grid
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.overlay import Overlay
@@ -120,53 +120,39 @@ class DeviceBatch(Batch):
     def _take_shape(self, shape: BlockShape) -> None:
         self._task["shared_slots"] = shape.shared_bytes // d.SLOT_BYTES
 
-    def finish(self) -> list[Path]:
+    def finish(self) -> Sequence[Path]:
         """End all utterances; the batch cannot be used afterwards."""
         if len(self.utterances) == 0:
             return []
         with self._device.on_stream(self._stream):
             self._begin()
-            capacity = self.utterances["frames"].astype(np.int64)
-            capacity = _STEPS_PER_FRAME * capacity + 16
-            paths = self._read_paths(np.arange(len(self.utterances)), capacity)
-            length = self.utterances["path_length"].astype(np.int64)
-            longer = np.flatnonzero(length > capacity)
-            for i, one in zip(
-                longer, self._read_paths(longer, length[longer]), strict=True
-            ):
-                paths[i] = one
+            frames = self.utterances["frames"].astype(np.int64)
+            steps, first = self._find_paths(_STEPS_PER_FRAME * frames + 16)
+            count = self.utterances["path_length"].astype(np.int64)
+            if (count > self.utterances["path_capacity"]).any():
+                steps, first = self._find_paths(count)
         self._release()
-        return paths
-
-    def _read_paths(self, which: np.ndarray, capacity: np.ndarray) -> list[Path]:
-        """Read the paths of some utterances; empty where `capacity` is too small."""
-        if len(which) == 0:
-            return []
-        steps, first = self._find_paths(which, capacity)
-        found, ends = self.utterances[which], np.zeros(len(which), PATH_END)
+        found, ends = self.utterances, np.zeros(len(count), PATH_END)
         final, died = found["reached_final"] != 0, found["died"].astype(np.int64)
         states = found["end_state"][final]  # others may be within an OOV word
         ends["graph_cost"][final] = self._device_graph.graph.final_cost[states]
         ends["search_cost"] = found["base"] + found["end_cost"].astype(np.float64)
         ends["reached_final"], ends["num_frames"] = final, found["frames"]
         ends["died_at_frame"] = np.where(died == NONE, -1, died)
-        count = found["path_length"].astype(np.int64)
-        ends["first"], ends["count"] = first, count * (count <= capacity)
-        return self._oov.read(which, steps, ends)
+        ends["first"], ends["count"] = first, count
+        return self._oov.read(steps, ends)
 
-    def _find_paths(
-        self, which: np.ndarray, capacity: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _find_paths(self, capacity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Steps of all paths, the last of each first, and where each begins."""
         starts = np.concatenate([[0], np.cumsum(capacity)])
         buffer = self._device.empty(int(starts[-1]), d.STEP)
         first = self._device.address(buffer)
-        self.utterances["path"][which] = first + d.STEP.itemsize * starts[:-1]
-        self.utterances["path_capacity"][which] = capacity
-        threads = shape_for(self._device.shapes, len(which)).threads
-        grid = Grid("best_paths", len(which), 0, self._variant.macros, threads)
-        self._launch(grid, which)
-        return self._device.download(buffer, d.STEP), starts[:-1]
+        self.utterances["path"] = first + d.STEP.itemsize * starts[:-1]
+        self.utterances["path_capacity"] = capacity
+        which = np.arange(len(capacity))
+        self._launch(Grid("best_paths", len(which), 0, self._variant.macros), which)
+        with self._device.downloaded(buffer, d.STEP) as steps:
+            return steps.copy(), starts[:-1]
 
 
 class DeviceSession(DeviceBatch, Session):

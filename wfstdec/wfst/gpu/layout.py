@@ -123,7 +123,6 @@ PROGRAM = Program(
         "LEADS_TO_EPSILON": arcs.LEADS_TO_EPSILON,
         "REPEAT": arcs.REPEAT,
     },
-    block_threads=(512, 256, 128),
 )
 """The kernels of the search."""
 
@@ -259,18 +258,18 @@ class BatchOverlays:
         overlay = self.overlays[i]
         return self._rule if overlay is None else self._rule._replace(oov=overlay.arcs)
 
-    def read(
-        self, which: np.ndarray, steps: np.ndarray, ends: np.ndarray
-    ) -> list[Path]:
-        """`read_paths` of the utterances `which`, each by its own rule."""
+    def read(self, steps: np.ndarray, ends: np.ndarray) -> Sequence[Path]:
+        """`read_paths` of all utterances, each by its own rule."""
         groups: dict[int, list[int]] = {}  # utterances with the same words together
-        for at, i in enumerate(which.tolist()):
-            groups.setdefault(id(self.overlays[i]), []).append(at)
-        paths: dict[int, Path] = {}
+        for i, one in enumerate(self.overlays):
+            groups.setdefault(id(one), []).append(i)
+        found: dict[int, Path] = {}
         for group in groups.values():
-            read = read_paths(self.rule(int(which[group[0]])), steps, ends[group])
-            paths.update(zip(group, read, strict=True))
-        return [paths[at] for at in range(len(which))]
+            read = read_paths(self.rule(group[0]), steps, ends[group])
+            if len(groups) == 1:
+                return read
+            found.update(zip(group, read, strict=True))
+        return [found[i] for i in range(len(ends))]
 
 
 class DeviceGraph:
