@@ -444,7 +444,7 @@ def _tune_second_pass(args: Args) -> None:
     """Tune the weight of a second pass; the model is asked once for each text."""
     if args.model is None or args.audio is None:
         raise OptionError(
-            "--lattices, expected --model and --audio, or a scale to tune"
+            "--lattices without --posterior-scale, or --model and --audio"
         )
     normalizer = normalizer_of(args)
     lattices, references = _paired(args.lattices, args.ref)
