@@ -21,7 +21,6 @@ from wfstdec.trie.gpu.backend import DeviceBackend as TrieBackend
 from wfstdec.trie.gpu.backend import device_of
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.gpu.backend import DeviceBackend
-from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 from wfstdec.wfst.options import BACKENDS
 
@@ -137,10 +136,10 @@ def test_every_number_of_16_bits(dtype):
     loop = text_graph("0 0 a A 0\n0 0", tokens="_ a")
     backend = make_backend(BACKENDS, "cuda", loop)
     for given in (column.cuda(), column.float().cuda()):
-        batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
-        batch.advance(backend.inputs([given], None))
-        steps, _ = batch._find_paths(np.array([0]), np.array([len(column)]))
-        assert steps["acoustic"][::-1].tolist() == (-column[:, 0].float()).tolist()
+        frames = backend.inputs(list(given[:, None]), None)  # an utterance each
+        paths = backend.decode(frames, WfstOptions(), [NO_BOOSTS] * len(frames))
+        costs = [path.acoustic_cost for path in paths]
+        assert costs == (-column[:, 0].float()).tolist()
 
 
 def test_two_decoders_in_two_threads_on_streams_of_their_own():

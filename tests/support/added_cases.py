@@ -20,7 +20,7 @@ from wfstdec import BoostEntry, CompiledBoosts, WfstDecoder
 from wfstdec.boost.compiled import compile_word_boosts
 from wfstdec.graph.arcs import OovExits
 from wfstdec.text.vocabulary import OovWords, Pronunciations
-from wfstdec.wfst.cpu.rows import row_graph_of
+from wfstdec.wfst.rows import row_graph_of
 
 ARPA = (
     "\\data\\\nngram 1=5\n\n\\1-grams:\n-99 <s>\n-0.5 </s>\n-1 an\n-1 ban\n"

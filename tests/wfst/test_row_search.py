@@ -29,8 +29,8 @@ from wfstdec.search.threads import CallBudget
 from wfstdec.wfst.cpu import arrays
 from wfstdec.wfst.cpu import search as cpu_search
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.rows import row_graph_of
 from wfstdec.wfst.cpu.search import CANDIDATES_PER_ENTRY
+from wfstdec.wfst.rows import row_graph_of
 
 
 def few_kinds(rng, batch):

@@ -17,8 +17,8 @@ from wfstdec.boost.tables import ListedWords
 from wfstdec.jit.records import longer, record
 from wfstdec.jit.vectors import LANES
 from wfstdec.search.paths.traceback import Events, Rule, new_events
-from wfstdec.wfst.cpu.rows import RowArrays
 from wfstdec.wfst.options import SearchParams
+from wfstdec.wfst.rows import RowArrays
 
 CANDIDATE = record("f4 cost", "u4 record arc before ended source")
 """An arc within the beam: cost at its destination; destination record with flags; arc;

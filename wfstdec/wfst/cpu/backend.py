@@ -31,7 +31,6 @@ from wfstdec.text.vocabulary import OovWords
 from wfstdec.wfst.cpu.boosts import FIRST_TOKEN
 from wfstdec.wfst.cpu.oov import RowOverlay, row_overlay, with_slots
 from wfstdec.wfst.cpu.recording import RecordingSearch
-from wfstdec.wfst.cpu.rows import row_graph_of, rule_of_rows, words_by_row
 from wfstdec.wfst.cpu.search import (
     STEPS_PER_FRAME,
     CpuSearch,
@@ -43,6 +42,7 @@ from wfstdec.wfst.cpu.search import (
     search_group,
 )
 from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
+from wfstdec.wfst.rows import row_graph_of, rule_of_rows, words_by_row
 
 _laid_out: Any = lru_cache(maxsize=64)(Handle)  # of parameters
 

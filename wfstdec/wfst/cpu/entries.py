@@ -26,7 +26,7 @@ from wfstdec.search.logprobs import penalised
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.wfst.cpu.arrays import FROM_TOKEN, HASHED, NONE
 from wfstdec.wfst.cpu.boosts import LABEL, most_credited
-from wfstdec.wfst.cpu.rows import ADDED, RECORDS, SHARED
+from wfstdec.wfst.rows import ADDED, RECORDS, SHARED
 
 _NO_FLAG = uint32(0)
 NO_ENTRY = uint64(NONE)

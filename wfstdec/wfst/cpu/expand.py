@@ -57,7 +57,7 @@ from wfstdec.wfst.cpu.boosts import (
 )
 from wfstdec.wfst.cpu.entries import leaving_cost, row_of
 from wfstdec.wfst.cpu.oov import expand_oov, write_candidate
-from wfstdec.wfst.cpu.rows import ADDED, RECORDS, TOKEN_FIRST, WORD
+from wfstdec.wfst.rows import ADDED, RECORDS, TOKEN_FIRST, WORD
 
 _NO_FLAG = uint32(0)
 _TOKENS = uint32(FIRST_TOKEN)

@@ -71,7 +71,7 @@ from wfstdec.wfst.cpu.entries import (
 from wfstdec.wfst.cpu.expand import expand
 from wfstdec.wfst.cpu.lattice_record import record_compaction, record_frame, start_frame
 from wfstdec.wfst.cpu.recombine import close, enter_hubs, recombine
-from wfstdec.wfst.cpu.rows import EPSILONS, NO_BLANK, SHARED, TOKEN_FIRST
+from wfstdec.wfst.rows import EPSILONS, NO_BLANK, SHARED, TOKEN_FIRST
 
 _NO_FLAG = uint32(0)
 _TIP, _FIRST = uint32(0), uint32(1)

@@ -40,7 +40,7 @@ from wfstdec.wfst.cpu.lattice_record import (
     TOKEN_WINS,
     forget,
 )
-from wfstdec.wfst.cpu.rows import ADDED, EPSILONS, NO_BLANK, RECORDS, SHARED, WORD
+from wfstdec.wfst.rows import ADDED, EPSILONS, NO_BLANK, RECORDS, SHARED, WORD
 
 _BLANK, _REPEATS = IN_PLACE, uint32(IN_PLACE - uint32(1))
 _AFTER_TOKEN, _NO_FLAG = SHARED, uint32(0)

@@ -41,7 +41,7 @@ from wfstdec.wfst.cpu.arrays import (
     RowState,
 )
 from wfstdec.wfst.cpu.entries import first_of
-from wfstdec.wfst.cpu.rows import SHARED
+from wfstdec.wfst.rows import SHARED
 
 NOTE = record("u4 source to arc", "f4 excess")
 """A recorded arc: source and destination state; a token arc of `RowArrays`, an epsilon

@@ -34,7 +34,7 @@ from wfstdec.wfst.cpu.boosts import (
     top_bonus,
 )
 from wfstdec.wfst.cpu.entries import state_after_blank, state_after_token
-from wfstdec.wfst.cpu.rows import (
+from wfstdec.wfst.rows import (
     ADDED,
     EPSILONS,
     EXIT,

@@ -37,7 +37,7 @@ from wfstdec.wfst.cpu.entries import (
     state_after_token,
 )
 from wfstdec.wfst.cpu.lattice_record import has_room_for_epsilons, record_epsilon
-from wfstdec.wfst.cpu.rows import EPSILONS, SHARED, WORD
+from wfstdec.wfst.rows import EPSILONS, SHARED, WORD
 
 _NO_FLAG = uint32(0)
 _INF = float32(np.inf)

@@ -75,9 +75,9 @@ from wfstdec.wfst.cpu.frame import advance, restart
 from wfstdec.wfst.cpu.lattice_arcs import RowLattice, new_lattice
 from wfstdec.wfst.cpu.lattice_record import LatticeRecord, new_notes
 from wfstdec.wfst.cpu.oov import RowOverlay
-from wfstdec.wfst.cpu.rows import ADDED, RECORDS, RowArrays
 from wfstdec.wfst.cpu.traceback import end_of, fold_paths
 from wfstdec.wfst.options import SearchParams
+from wfstdec.wfst.rows import ADDED, RECORDS, RowArrays
 
 CANDIDATES_PER_ENTRY, NODES_PER_ENTRY = 4, 16
 """Initial capacity for candidates and trace nodes."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.errors import GraphError
 from wfstdec.gpu import boosts, logprobs
 from wfstdec.gpu.boosts import DevicePhrases
 from wfstdec.gpu.compiling import Macros, Program
@@ -25,17 +26,21 @@ from wfstdec.graph import arcs
 from wfstdec.graph.overlay import Overlay, make_overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.records import WeakCache
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.paths.tokens import Path
-from wfstdec.search.paths.traceback import Rule, read_paths, rule_of
-from wfstdec.text.tokens import TokenTable
+from wfstdec.search.paths.traceback import Rule
+from wfstdec.text.tokens import TokenTable, ilabel_of
 from wfstdec.text.vocabulary import OovWords
+from wfstdec.wfst import rows
+from wfstdec.wfst.gpu.traceback import read_row_paths
 from wfstdec.wfst.options import SearchParams
+from wfstdec.wfst.rows import RowArrays, row_graph_of, rule_of_rows
 
 KERNELS = pathlib.Path(__file__).parent / "kernels"
 
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS = range(6)
 """Values of `UTTERANCE.status` after a launch."""
-PHASES = ("keep", "bound", "emit", "recombine", "close", "settle", "other")
+PHASES = ("keep", "emit", "recombine", "close", "settle", "other")
 """Phases of a frame, timed by kernels compiled for it."""
 OWN_BYTES = 6 * 1024
 """Shared memory of a block's variables, at most."""
@@ -43,8 +48,11 @@ OWN_BYTES = 6 * 1024
 STRUCTS = read_structs(KERNELS / "layout.cuh", **logprobs.STRUCTS, **boosts.STRUCTS)
 """The records that host and kernels share, by their names there."""
 ENTRY, NODE, UTTERANCE = STRUCTS["Entry"], STRUCTS["Node"], STRUCTS["Utterance"]
-LINK, OVERLAY, STEP = STRUCTS["Link"], STRUCTS["Overlay"], STRUCTS["Step"]
-STATE_ARCS = STRUCTS["StateArcs"]
+LINK, OVERLAY, RECORD = STRUCTS["Link"], STRUCTS["Overlay"], STRUCTS["Record"]
+HUB = 1 << 27
+"""Flag of a record: the state after a blank, as an entry of its own."""
+MAX_TIES = 1 << 31
+"""Numbers that decide ties."""
 
 COUNTS = ("frames", "active", "arcs", "looked", "entries", "shared", "spilled")
 """Sums over frames in `UTTERANCE`: active states, arcs within the beam, arcs inspected,
@@ -53,7 +61,7 @@ entries built, frames with the table in shared memory, frames that left it."""
 _U4: np.dtype = np.dtype("u4")
 _U8: np.dtype = np.dtype("u8")
 ENTRY_ARRAYS: dict[str, np.dtype] = {
-    "new_entries": STRUCTS["NewEntry"],
+    "new_entries": ENTRY,
     "entry_slots": _U4,
     "tie_breaks": _U4,
     "epsilon_entries": _U4,
@@ -120,23 +128,18 @@ PROGRAM = Program(
         "NUM_PHASES": len(PHASES),
         "LABEL_MASK": arcs.LABEL_MASK,
         "CARRIES_WORD": arcs.CARRIES_WORD,
-        "LEADS_TO_EPSILON": arcs.LEADS_TO_EPSILON,
         "REPEAT": arcs.REPEAT,
+        "EPSILONS": int(rows.EPSILONS),
+        "SHARED": int(rows.SHARED),
+        "NO_BLANK": int(rows.NO_BLANK),
+        "TOKEN_FIRST": int(rows.TOKEN_FIRST),
+        "HUB": HUB,
+        "EXIT": int(rows.EXIT),
+        "RECORDS": int(rows.RECORDS),
     },
     block_threads=(512, 256, 128),
 )
 """The kernels of the search."""
-
-
-def state_arcs_of(
-    splits: np.ndarray, num_epsilons: np.ndarray, rank: np.ndarray | int = 0
-) -> np.ndarray:
-    """STATE_ARCS [S] of rows of arcs, their first ones epsilons."""
-    states = np.zeros(len(num_epsilons), STATE_ARCS)
-    states["begin"], states["end"] = splits[:-1], splits[1:]
-    states["emit"] = splits[:-1] + num_epsilons
-    states["rank"] = rank
-    return states
 
 
 def task_of(scales: SearchParams, tokens: TokenTable) -> np.ndarray:
@@ -145,6 +148,8 @@ def task_of(scales: SearchParams, tokens: TokenTable) -> np.ndarray:
     task["blank"], task["num_tokens"] = tokens.blank, len(tokens)
     names = "beam_delta", "lm_scale", "word_insertion", "instalment"
     fill_options(task, scales, ("max_active",), names)
+    # States that are not active cost infinity: that is beyond any beam.
+    task["beam"] = np.minimum(task["beam"], NO_CUTOFF)
     return task
 
 
@@ -202,21 +207,137 @@ SCRATCH = ScratchLayout(_arrays, _counts)
 """The scratch of a block."""
 
 
+def _numbered(
+    records: np.ndarray, num_states: int, first: int = 0
+) -> tuple[np.ndarray, int]:
+    """Fill in what the arcs of records are numbered from; the number behind them."""
+    # A state needs a number for its repeat or blank, and for each arc of its row or
+    # each epsilon arc: these are never compared.
+    epsilons, states = records["epsilons"], records["states"]
+    most = np.maximum(records["row"]["length"], epsilons["end"] - epsilons["begin"])
+    width = np.zeros(num_states + 1, np.int64)
+    for name in ("after_blank", "after_token"):
+        width[1 + states[name].astype(np.int64)] = 1 + most.astype(np.int64)
+    splits = first + np.cumsum(width)
+    if splits[-1] > MAX_TIES:
+        raise GraphError(
+            f"{splits[-1]} arcs of states, expected at most {MAX_TIES} on a device"
+        )
+    states["blank_tie"] = splits[states["after_blank"]]
+    states["token_tie"] = splits[states["after_token"]]
+    return records, int(splits[-1])
+
+
+def device_rows(graph: PackedGraph, laid: RowArrays) -> tuple[np.ndarray, np.ndarray]:
+    """Records, RECORD [U], and arcs that lead to records, ARC, as in `path_arcs`."""
+    own, count = laid.records[:-1], np.diff(laid.records["epsilon"])
+    records = np.zeros(len(own), RECORD)
+    row, states, epsilons = (records[name] for name in ("row", "states", "epsilons"))
+    row["first"], row["length"], row["token"] = (
+        own["first"],
+        own["length"],
+        own["token"],
+    )
+    states["after_blank"] = laid.state_of_row[own["row"]]
+    states["after_token"] = laid.state_of_record
+    has = count > 0
+    epsilons["begin"][has] = laid.epsilon_arc[own["epsilon"][has]]
+    epsilons["end"] = epsilons["begin"] + count
+    epsilons["rank"] = own["rank"] + np.uint32(laid.has_hubs)
+    exits = np.zeros(graph.num_states, np.bool_)
+    if graph.oov_exits is not None:
+        exits[graph.oov_exits.state] = True
+    row["hub"] = own["row"] | np.uint32(HUB)
+    row["hub"] |= np.where(has & laid.has_hubs, rows.EPSILONS, np.uint32(0))
+    row["hub"] |= np.where(exits[states["after_blank"]], rows.EXIT, np.uint32(0))
+    leads = np.empty(len(laid.arc) + graph_epsilons(laid), arcs.ARC)
+    leads[:] = laid.path_arcs[: len(leads)]
+    leads["nextstate"][laid.arc] = laid.arcs["next"] & ~rows.WORD
+    leads["nextstate"][laid.epsilon_arc] = laid.epsilons["next"] & ~rows.WORD
+    return records, leads
+
+
+def graph_epsilons(laid: RowArrays) -> int:
+    """The number of epsilon arcs in `path_arcs`."""
+    return len(laid.path_arcs) - len(laid.arc) - len(laid.repeat_arc) - 1
+
+
+def overlay_rows(
+    overlay: Overlay, device_graph: DeviceGraph
+) -> tuple[np.ndarray, np.ndarray]:
+    """Records and arcs of an overlay, as `device_rows`."""
+    # A node of its trie is a record, as is each state where rows are `plain`.
+    laid, none = device_graph.rows, np.uint32(0)
+    own = 1 if laid.plain else 2
+    num_nodes, first_record = overlay.num_states // own, len(laid.records) - 1
+    if first_record + num_nodes > rows.RECORDS:
+        raise GraphError(
+            f"added words of {num_nodes} beginnings on a graph of {first_record}, "
+            f"expected at most {rows.RECORDS} together"
+        )
+    begin = overlay.state_arc_splits + np.uint32(len(laid.path_arcs))
+    emitting = begin[:-1] + overlay.state_num_epsilons
+    label = overlay.arcs["ilabel"] & np.uint32(arcs.LABEL_MASK)
+    records = np.zeros(num_nodes, RECORD)
+    row, states, epsilons = (records[name] for name in ("row", "states", "epsilons"))
+    number = first_record + np.arange(num_nodes, dtype=np.uint32)
+    flags = np.full(num_nodes, rows.TOKEN_FIRST)
+    states["after_token"] = overlay.first_state + own * np.arange(num_nodes)
+    states["after_blank"] = states["after_token"] + np.uint32(own - 1)
+    row["hub"] = number | np.uint32(HUB)
+    if laid.plain:
+        row["first"], row["token"] = emitting, len(laid.repeat_arc)
+        epsilons["begin"], epsilons["end"] = begin[:-1], emitting
+        epsilons["rank"] = none
+        leads = overlay.state_num_epsilons > 0
+        flags = rows.NO_BLANK | np.where(leads, rows.EPSILONS, none)
+    else:
+        # Behind the blank after a blank; the state after the token begins with its
+        # repeat.
+        row["first"] = begin[1::2] + np.uint32(1)
+        at = emitting[::2] - np.uint32(len(laid.path_arcs))
+        row["token"] = label[at] - np.uint32(ilabel_of(0))
+    row["length"] = begin[own::own] - row["first"]
+    made = overlay.arcs.copy()
+    made["nextstate"] = laid.return_state[label]
+    node = (overlay.arcs["nextstate"].astype(np.int64) - overlay.first_state) // own
+    inner = node >= 0
+    made["nextstate"][inner] = number[node[inner]] | flags[node[inner]]
+    return records, made
+
+
+def _states_of(records: np.ndarray) -> np.ndarray:
+    """States after a blank and after the token, uint32 [U, 2]."""
+    states = records["states"]
+    return np.stack([states["after_blank"], states["after_token"]], axis=1)
+
+
 class DeviceOverlay:
     """An overlay on a device; `record`: an OVERLAY."""
 
-    def __init__(self, device: Device, overlay: Overlay) -> None:
-        # Its epsilon arcs come from states of rank 0 alone.
-        splits = overlay.first_arc + overlay.state_arc_splits.astype(np.int64)
+    def __init__(self, device_graph: DeviceGraph, overlay: Overlay) -> None:
+        records, made = overlay_rows(overlay, device_graph)
+        first_tie = device_graph.num_ties
+        num_calls = len(overlay.exit_state)
+        states, first_state = records["states"], np.uint32(overlay.first_state)
+        for name in ("after_blank", "after_token"):
+            states[name] -= first_state
+        _numbered(
+            records,
+            overlay.num_states,
+            first_tie + num_calls * overlay.num_entry_arcs,
+        )
+        for name in ("after_blank", "after_token"):
+            states[name] += first_state
         arrays = {
-            "arcs": overlay.arcs,
+            "arcs": made,
             "bonus": overlay.bonus,
-            "states": state_arcs_of(splits, overlay.state_num_epsilons),
+            "records": records,
             "call_state": overlay.exit_state.astype(np.uint32),
         }
-        self.overlay = overlay
+        self.overlay, self.states = overlay, _states_of(records)
         self._arrays = DeviceArrays(
-            device,
+            device_graph.device,
             arrays,
             f"added words of {len(overlay.arcs)} arcs",
             "add fewer words",
@@ -224,9 +345,10 @@ class DeviceOverlay:
         self.num_bytes = self._arrays.num_bytes
         self.record = np.zeros((), OVERLAY)
         self._arrays.fill_in(self.record)
-        self.record["num_calls"] = len(overlay.exit_state)
-        for name in ("first_state", "first_arc"):
-            self.record[name] = getattr(overlay, name)
+        self.record["num_calls"] = num_calls
+        self.record["first_state"], self.record["first_tie"] = first_state, first_tie
+        self.record["first_record"] = len(device_graph.rows.records) - 1
+        self.record["first_arc"] = len(device_graph.rows.path_arcs)
         self.record["num_entering"] = overlay.num_entry_arcs
 
 
@@ -237,14 +359,16 @@ class BatchOverlays:
     def __init__(
         self, device_graph: DeviceGraph, boosts: Sequence[CompiledBoosts]
     ) -> None:
-        self._rule, stored = rule_of(device_graph.graph), device_graph.overlays
+        self._rule, stored = device_graph.rule, device_graph.overlays
+        self._states = device_graph.states
         with device_graph.device.on_stream(None):
             self._kept = [
                 None if one.oov is None else stored.of(one.oov) for one in boosts
             ]
         self.overlays = [None if one is None else one.overlay for one in self._kept]
         self.records = np.zeros(len(boosts), OVERLAY)
-        self.records["first_state"] = self.records["first_arc"] = NONE
+        for name in ("first_state", "first_record", "first_arc", "first_tie"):
+            self.records[name] = NONE
         for i, one in enumerate(self._kept):
             if one is not None:
                 self.records[i] = one.record
@@ -254,23 +378,35 @@ class BatchOverlays:
         """Tell whether any utterance has OOV words."""
         return any(one is not None for one in self.overlays)
 
+    def states(self, i: int, records: np.ndarray) -> np.ndarray:
+        """Graph states of records after a blank and after the token, uint32 [F, 2]."""
+        own, number = self._states, records & rows.RECORDS
+        one = self._kept[i]
+        if one is None:
+            return own[number]
+        beyond = number >= len(own)
+        states = own[np.where(beyond, 0, number)]
+        states[beyond] = one.states[number[beyond] - len(own)]
+        return states
+
     def rule(self, i: int) -> Rule:
         """How the arcs of utterance `i` are read."""
         overlay = self.overlays[i]
         return self._rule if overlay is None else self._rule._replace(oov=overlay.arcs)
 
     def read(
-        self, which: np.ndarray, steps: np.ndarray, ends: np.ndarray
+        self, which: np.ndarray, ends: np.ndarray, nodes: np.ndarray, paths: np.ndarray
     ) -> list[Path]:
-        """`read_paths` of the utterances `which`, each by its own rule."""
+        """`read_row_paths` of the utterances `which`, each by its own rule."""
         groups: dict[int, list[int]] = {}  # utterances with the same words together
         for at, i in enumerate(which.tolist()):
             groups.setdefault(id(self.overlays[i]), []).append(at)
-        paths: dict[int, Path] = {}
+        found: dict[int, Path] = {}
         for group in groups.values():
-            read = read_paths(self.rule(int(which[group[0]])), steps, ends[group])
-            paths.update(zip(group, read, strict=True))
-        return [paths[at] for at in range(len(which))]
+            rule = self.rule(int(which[group[0]]))
+            read = read_row_paths(rule, ends[group], nodes, paths[group])
+            found.update(zip(group, read, strict=True))
+        return [found[at] for at in range(len(which))]
 
 
 class DeviceGraph:
@@ -282,19 +418,26 @@ class DeviceGraph:
         self.phrases: WeakCache[PhraseBoosts, DevicePhrases]
         self.phrases = WeakCache(partial(DevicePhrases, device))
         self.overlays: WeakCache[OovWords, DeviceOverlay] = WeakCache(
-            lambda oov: DeviceOverlay(device, make_overlay(graph, oov))
+            lambda oov: DeviceOverlay(self, make_overlay(graph, oov))
         )
-        arrays = {
-            "arcs": graph.arcs,
-            "states": state_arcs_of(
-                graph.state_arc_splits, graph.state_num_epsilons, graph.epsilon_rank
-            ),
-            "final_cost": graph.final_cost,
-        }
+        self.rows = row_graph_of(graph)
+        self.rule = rule_of_rows(self.rows, graph.info.marks_repeats)
+        records, leads = device_rows(graph, self.rows)
+        records, self.num_ties = _numbered(records, graph.num_states)
+        self.states = _states_of(records)
         self._arrays = DeviceArrays(
             device,
-            arrays,
-            f"a graph of {graph.num_arcs} arcs",
+            {"arcs": leads, "records": records, "final_cost": graph.final_cost},
+            f"a graph of {len(leads)} arcs",
             "prune its language model",
         )
-        self.num_bytes, self.fill_in = self._arrays.num_bytes, self._arrays.fill_in
+        self.num_bytes = self._arrays.num_bytes
+        self._start = int(self.rows.start)
+        if self.rows.has_hubs:
+            self._start = int(records["row"]["hub"][self._start & int(rows.RECORDS)])
+
+    def fill_in(self, task: np.ndarray) -> None:
+        """Fill in the fields of a TASK that are of the graph."""
+        self._arrays.fill_in(task)
+        task["start"], task["plain"] = self._start, self.rows.plain
+        task["has_hubs"] = self.rows.has_hubs

@@ -6,6 +6,28 @@
 #include "logprobs.cuh"
 #include "overlay.cuh"
 
+// What an arc adds to a cost before acoustics: (cost + graph) + insertion - paid.
+struct Extras {
+    float graph, insertion, paid;
+
+    __device__ float after(float cost) const {
+        return ((cost + graph) + insertion) - paid;
+    }
+};
+
+// How an entry stays in its row: what a blank costs after a blank and after the token,
+// and a repeat of the token; infinite where it cannot be.
+struct Stays {
+    float blank, from_token, repeat;
+
+    __device__ float least_blank() const { return fminf(blank, from_token); }
+    __device__ float least() const { return fminf(least_blank(), repeat); }
+    // Whether a path takes the blank after the token: a tie goes to the lower state.
+    __device__ bool leaves_token(u32 record) const {
+        return from_token < blank || (from_token == blank && record & TOKEN_FIRST);
+    }
+};
+
 struct Costs {
     const Task& task;
     Utterance& utterance;  // in shared memory, as all the others
@@ -23,26 +45,53 @@ struct Costs {
         return -(logprob_of(utterance.logprobs, row + token) - task.blank_penalty);
     }
 
+    // An impossible token stays so at scale 0.
+    __device__ float scaled_cost(u64 row, u32 token, bool skip) const {
+        const float unscaled = unscaled_cost(row, token, skip);
+        return unscaled < infinite() ? task.acoustic_scale * unscaled : infinite();
+    }
+
     __device__ bool skips(u64 row) const {
         const float blank = logprob_of(utterance.logprobs, row + task.blank);
         return blank >= task.blank_skip_logprob;
     }
 
-    // (cost + graph) + extras; the boost state becomes the next one.
-    __device__ float follow(
-        float cost, u32 arc_id, const Arc& arc, u32& boost) const {
-        const bool has_word = arc.ilabel & CARRIES_WORD;
-        float reached = cost + task.lm_scale * arc.cost;
-        if (has_word) reached += task.word_insertion;
-        if (has_phrases(utterance))
-            return has_word || begins(arc) ? reached - pay_step(arc_id, arc, boost)
-                                           : reached;
-        if (is_added_arc(utterance, arc_id)) {
-            const float word =
-                has_word ? find_bonus(utterance.words, arc.olabel) : 0.0f;
-            return reached - (word + added_bonus(utterance, arc_id));
+    // A frontier's cost, infinite beyond the beam.
+    __device__ float within(float cost) const {
+        return cost <= task.beam ? cost : infinite();
+    }
+
+    // Whether both states of an entry's record are in it.
+    __device__ bool has_both(u32 record) const {
+        return !task.has_hubs && !(record & (SHARED | HUB));
+    }
+
+    __device__ Stays stays_of(const Entry& entry, u32 token, u64 row, bool skip) const {
+        Stays stays = {infinite(), infinite(), infinite()};
+        const float blank = within(entry.blank), after_token = within(entry.token);
+        if (!(entry.record & NO_BLANK)) {
+            const float price = scaled_cost(row, task.blank, skip);
+            stays.blank = blank + price;
+            if (!task.has_hubs) stays.from_token = after_token + price;
         }
-        return has_word ? reached - find_bonus(utterance.words, arc.olabel) : reached;
+        if (after_token < infinite() && token < task.num_tokens)
+            stays.repeat = after_token + scaled_cost(row, token, skip);
+        return stays;
+    }
+
+    // What an arc adds; the boost state becomes the next one.
+    __device__ Extras extras_of(u32 arc_id, const Arc& arc, u32& boost) const {
+        const bool has_word = arc.ilabel & CARRIES_WORD;
+        Extras extras = {task.lm_scale * arc.cost, 0.0f, 0.0f};
+        if (has_word) extras.insertion = task.word_insertion;
+        if (has_phrases(utterance)) {
+            if (has_word || begins(arc)) extras.paid = pay_step(arc_id, arc, boost);
+            return extras;
+        }
+        if (has_word) extras.paid = find_bonus(utterance.words, arc.olabel);
+        if (is_added_arc(utterance, arc_id))
+            extras.paid = extras.paid + added_bonus(utterance, arc_id);
+        return extras;
     }
 
     // What a step on an arc with a word, or on which a token begins, pays; the boost
@@ -67,20 +116,6 @@ struct Costs {
     __device__ bool begins(const Arc& arc) const {
         const u32 label = arc.ilabel & LABEL_MASK;
         return label != 0 && !(arc.ilabel & REPEAT) && token_of(label) != task.blank;
-    }
-
-    __device__ float follow_emitting(
-        float cost, u32 arc_id, const Arc& arc, u64 row, bool skip,
-        u32& boost) const {
-        const u32 token = token_of(arc.ilabel & LABEL_MASK);
-        const float unscaled = unscaled_cost(row, token, skip);
-        // An impossible token stays so at scale 0.
-        if (!(unscaled < infinite())) return infinite();
-        return follow(cost, arc_id, arc, boost) + task.acoustic_scale * unscaled;
-    }
-
-    __device__ static u32 arc_key(u32 arc_id, const Arc& arc) {
-        return arc_id << 1 | (arc.ilabel & LEADS_TO_EPSILON ? 1u : 0u);
     }
 
     // The token of a label that is not epsilon.

@@ -2,181 +2,224 @@
 //
 // The specification is `reference.py`. For each frame:
 //
-//     keep       prune the frontier by beam and max_active     exact, radix select
-//     emit       candidates: arcs that may survive             a thread per arc
-//     recombine  one entry per search state, within the cutoff 64-bit atomicMin
-//     close      epsilon arcs, rank by rank
-//     settle     trace nodes, re-base
+//     keep       prune the frontier by max_active              exact, radix select
+//     emit       candidates: token arcs that may survive       a thread per arc
+//     recombine  blanks and repeats in place, candidates: one  64-bit atomicMin
+//                entry per search state, within the cutoff
+//     close      epsilon arcs, rank by rank                    a warp where few wait
+//     settle     re-base
 //
-// Nothing depends on the order of threads: (cost, arc id, source boost state) is
-// unique, and a bound that is read while it falls only lets more candidates through;
-// the cutoff drops them. Sums are float32 in the order of the specification: compile
-// with --fmad=false.
+// Nothing depends on the order of threads: (cost, tie, source boost state) is unique,
+// and a bound that is read while it falls only lets more candidates through; the cutoff
+// drops them. Sums are float32 in the order of the specification: compile with
+// --fmad=false.
 #pragma once
 #include "block.cuh"
-#include "costs.cuh"
 #include "frontier.cuh"
-#include "layout.cuh"
 #include "links.cuh"
-#include "overlay.cuh"
 #include "table.cuh"
 #include "times.cuh"
 #include "trace.cuh"
 
-// What the host never sees: the status of a frame that needs the larger table, and of
-// one with a number that is no log-prob.
-constexpr u32 SPILL = NONE, NO_LOGPROB = NONE - 1;
+// What the host never sees: the status of a frame that needs the larger table, of one
+// to be done again, and of one with a number that is no log-prob.
+constexpr u32 SPILL = NONE, AGAIN = NONE - 1, NO_LOGPROB = NONE - 2;
 
 // The search of one utterance, a frame at a time.
-struct FrameSearch : Costs {
-    const BlockScratch scratch;
-    Slots& slots;  // of the table in use
+struct FrameSearch : Links {
     u64* shared_table;
     BlockMemory& memory;
-    Progress& progress;
     PhaseClock<NUM_PHASES>& times;
 
-    __device__ Table table() const {
-        return {task, scratch, slots, progress, utterance};
-    }
-    __device__ void note_links() const {
-        if (LATTICES) Links{task, scratch, slots, progress, *this}.note();
+    // ---------------------------------------------------------------------- emit
+    // Offer a cost that an arc reaches: it lowers the bound, and is appended if it may
+    // survive.
+    __device__ void offer(const Candidate& candidate, u32 boost) const {
+        const float cost = candidate.cost;
+        if (!(cost <= MAX_COST)) return;
+        if (cost < cost_of(peek(&progress.least)))
+            atomicMin(&progress.least, ordered(cost));
+        const float least = cost_of(peek(&progress.least));
+        if (cost <= fminf(least + utterance.beam, MAX_COST)) append(candidate, boost);
     }
 
-    // ---------------------------------------------------------------------- emit
+    // Follow an arc out of one state of an entry or the other, or the better of them; a
+    // tie goes to the lower one.
+    __device__ void follow(
+        const Entry& entry, u32 i, u32 arc_id, bool blanks, bool tokens, u32 tie,
+        u32 token_tie) const {
+        const Arc arc = arc_at(task, utterance, arc_id);
+        const u32 token = token_of(arc.ilabel & LABEL_MASK);
+        const u64 row = row_of_frame();
+        const float price = scaled_cost(row, token, skips(row));
+        if (!(price < infinite())) return;
+        u32 boost = entry.boost;
+        const Extras extras = extras_of(arc_id, arc, boost);
+        const float blank =
+            blanks ? extras.after(within(entry.blank)) + price : infinite();
+        const float after_token =
+            tokens ? extras.after(within(entry.token)) + price : infinite();
+        const bool from_token = after_token < blank ||
+            (after_token == blank && entry.record & TOKEN_FIRST);
+        // A lattice has the arcs out of both.
+        if (LATTICES || !from_token) offer({blank, arc.nextstate, i, tie}, boost);
+        if (LATTICES || from_token)
+            offer({after_token, arc.nextstate, i | FROM_TOKEN, token_tie}, boost);
+    }
+
     // Write the arcs that may survive to the candidates; `progress.least` becomes the
-    // least cost that any of them reaches.
-    __device__ void emit(const Kept& kept) const {
+    // least cost that any of them, a blank or a repeat reaches.
+    __device__ void emit() const {
         const Entry* frontier = in_global(utterance.frontier);
         const u64 row = row_of_frame();
         const bool skip = skips(row);
-        start_bound(row, kept.last, skip);
-        times.end(BOUND);
+        if (task.plain) start_bound();
         const auto arcs_of = [&](u32 i) {
-            const Entry entry = frontier[i];
-            if (!kept.last.holds(entry)) return Range{0, 0};
-            const StateArcs arcs = arcs_of_state(task, utterance, entry.state);
-            return Range{arcs.emit, arcs.end};
+            const Entry& entry = frontier[i];
+            if (!(within(fminf(entry.blank, entry.token)) < infinite()))
+                return Range{0, 0};
+            const Row arcs = row_of(entry);
+            const float stays = stays_of(entry, arcs.token, row, skip).least();
+            if (stays <= MAX_COST && stays < cost_of(peek(&progress.least)))
+                atomicMin(&progress.least, ordered(stays));
+            if (enters_hub(entry.record)) return Range{0, 0};
+            return Range{arcs.first, arcs.first + arcs.length};
         };
         const auto entering = [&](u32 i) {
-            const Entry entry = frontier[i];
-            if (!kept.last.holds(entry)) return Range{0, 0};
-            return entering_arcs(utterance, entry.state);
+            const Entry& entry = frontier[i / 2];
+            const float cost = within(i % 2 ? entry.token : entry.blank);
+            if (!(entry.record & EXIT) || !(cost < infinite())) return Range{0, 0};
+            const States states = states_of(task, utterance, entry.record);
+            return entering_arcs(
+                utterance, i % 2 ? states.after_token : states.after_blank);
         };
-        const auto follow_arc = [&](u32 i, u32 arc_id) {
-            const Arc arc = arc_at(task, utterance, arc_id);
-            const Entry entry = frontier[i];
-            u32 boost = entry.boost;
-            const float cost =
-                follow_emitting(entry.cost, arc_id, arc, row, skip, boost);
-            const float least = cost_of(peek(&progress.least));
-            const float bound = fminf(least + kept.beam, MAX_COST);
-            if (!(cost <= bound)) return;
-            if (cost < least) atomicMin(&progress.least, ordered(cost));
-            table().append({cost, arc.nextstate, i, arc_key(arc_id, arc)}, boost);
+        const auto follow_row = [&](u32 i, u32 arc_id) {
+            const Entry& entry = frontier[i];
+            const Row arcs = row_of(entry);
+            const States states = states_of(task, utterance, entry.record);
+            const u32 k = arc_id - arcs.first + 1;
+            const u32 label = arc_at(task, utterance, arc_id).ilabel & LABEL_MASK;
+            const bool again = token_of(label) == arcs.token;
+            const u32 tie = states.blank_tie + k, token_tie = states.token_tie + k;
+            follow(entry, i, arc_id, true, !again, tie, token_tie);
+        };
+        const auto enter = [&](u32 i, u32 arc_id) {
+            const Overlay& overlay = utterance.overlay;
+            const u32 tie = overlay.first_tie + (arc_id - overlay.first_arc);
+            follow(frontier[i / 2], i / 2, arc_id, i % 2 == 0, i % 2 == 1, tie, tie);
         };
         const u32 count = utterance.frontier_count;
-        u32 looked = for_each_arc(memory, count, arcs_of, follow_arc);
+        u32 looked = for_each_arc(memory, count, arcs_of, follow_row);
         if (ADDED && utterance.overlay.num_calls > 0)
-            looked += for_each_arc(memory, count, entering, follow_arc);
+            looked += for_each_arc(memory, 2 * count, entering, enter);
         if (threadIdx.x == 0) progress.looked = looked;
         times.end(EMIT);
     }
 
-    // Bring the bound down by the arcs of the best entry, before anything is written.
-    __device__ void start_bound(u64 row, const Rank& last, bool skip) const {
+    // Bring the bound down by the arcs of the best entry, before anything is written:
+    // where blanks and repeats are arcs, there is none yet.
+    __device__ void start_bound() const {
+        const u64 row = row_of_frame();
         const Entry best = in_global(utterance.frontier)[utterance.best];
-        if (!last.holds(best)) return;
-        const StateArcs arcs = arcs_of_state(task, utterance, best.state);
-        for (u32 a = arcs.emit + threadIdx.x; a < arcs.end; a += blockDim.x) {
+        if (!(within(best.token) < infinite())) return;
+        const Row arcs = row_of(best);
+        for (u32 k = threadIdx.x; k < arcs.length; k += blockDim.x) {
             u32 boost = best.boost;
-            const Arc arc = arc_at(task, utterance, a);
-            const float cost = follow_emitting(best.cost, a, arc, row, skip, boost);
+            const Arc arc = arc_at(task, utterance, arcs.first + k);
+            const u32 token = token_of(arc.ilabel & LABEL_MASK);
+            const float cost = extras_of(arcs.first + k, arc, boost).after(best.token) +
+                scaled_cost(row, token, skips(row));
             if (cost <= MAX_COST) atomicMin(&progress.least, ordered(cost));
         }
-    }
-
-    // ----------------------------------------------------------------- recombine
-    // Emit and recombine; the cutoff of the frame. `progress.num_candidates` is 0 where
-    // nothing survives.
-    __device__ float next_entries(const Kept& kept) const {
-        emit(kept);
-        const float cutoff = fminf(cost_of(progress.least) + kept.beam, MAX_COST);
-        const u32 made = progress.num_candidates;
-        if (made == 0 || made > task.candidate_capacity) return cutoff;
-        if (threadIdx.x == 0) progress.arcs = made;
-        table().recombine(cutoff);
-        times.end(RECOMBINE);
-        return cutoff;
     }
 
     // --------------------------------------------------------------------- close
     // Relax epsilon arcs, sources by rank: all arcs into a rank come from lower ones,
     // so that the entries of a rank are final when it comes.
-    __device__ void close(float cutoff) const {
+    __device__ void close(const Team& team, float cutoff) const {
         while (true) {
             const u32 rank = progress.next_rank, count = progress.num_epsilon;
-            if (rank == NONE || progress.overflow) return;
-            __syncthreads();
-            if (threadIdx.x == 0) {
+            const u32 overflow = progress.overflow;
+            team.sync();
+            if (rank == NONE || overflow) return;
+            if (team.rank == 0) {
                 progress.next_rank = NONE;
                 progress.num_candidates = 0;
             }
-            __syncthreads();
-            const auto arcs_of = [&](u32 i) {
-                const u32 source = scratch.epsilon_entries()[i];
-                const u32 state = scratch.new_entries()[source].state;
-                const StateArcs arcs = arcs_of_state(task, utterance, state);
-                if (arcs.rank > rank) atomicMin(&progress.next_rank, arcs.rank);
-                return arcs.rank == rank ? Range{arcs.begin, arcs.emit} : Range{0, 0};
-            };
-            for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
-                const u32 source = scratch.epsilon_entries()[i];
-                const Arc arc = arc_at(task, utterance, arc_id);
-                const u32 key = arc_key(arc_id, arc) | EPSILON_ARC;
-                u32 boost = table().boost_of(source);
-                const float before = scratch.new_entries()[source].cost;
-                const float cost = follow(before, arc_id, arc, boost);
-                if (cost <= cutoff)
-                    table().append({cost, arc.nextstate, source, key}, boost);
-            });
+            team.sync();
+            for (u32 k = team.rank; k < count; k += team.size) {
+                const u32 source = scratch.epsilon_entries()[k];
+                const u32 own = rank_of(scratch.new_entries()[source].record);
+                if (own > rank) atomicMin(&progress.next_rank, own);
+                if (own == rank) relax(source, cutoff);
+            }
+            team.sync();
             if (progress.num_candidates > task.candidate_capacity) return;
-            table().recombine(cutoff);
-            if (!progress.overflow) note_links();
+            recombine(team, cutoff, false);
+            if (LATTICES && !progress.overflow) note(team);
         }
     }
 
+    // Append what the epsilon arcs of an entry reach within the cutoff.
+    __device__ void relax(u32 source, float cutoff) const {
+        const Entry& entry = scratch.new_entries()[source];
+        const States states = states_of(task, utterance, entry.record);
+        if (enters_hub(entry.record)) {
+            const u32 tie = states.token_tie | EPSILON_ARC;
+            append({entry.token, row_of(entry).hub, source | FROM_TOKEN, tie},
+                   entry.boost);
+            return;
+        }
+        const Epsilons arcs =
+            read_only(&record_at(task, utterance, entry.record)->epsilons);
+        const float before = task.has_hubs ? entry.blank : entry.token;
+        const u32 first = task.has_hubs ? states.blank_tie : states.token_tie;
+        const u32 from = task.has_hubs ? source : source | FROM_TOKEN;
+        for (u32 a = arcs.begin; a < arcs.end; ++a) {
+            const Arc arc = arc_at(task, utterance, a);
+            u32 boost = entry.boost;
+            const float cost = extras_of(a, arc, boost).after(before);
+            if (!(cost <= cutoff)) continue;
+            const u32 tie = (first + 1 + (a - arcs.begin)) | EPSILON_ARC;
+            const u32 to = task.has_hubs ? hub_of_record(arc.nextstate) : arc.nextstate;
+            atomicMin(&progress.least_epsilon, ordered(cost));
+            append({cost, to, from, tie}, boost);
+        }
+    }
+
+    __device__ u32 hub_of_record(u32 record) const {
+        return read_only(&record_at(task, utterance, record)->row).hub;
+    }
+
     // -------------------------------------------------------------------- settle
-    // Make trace nodes, re-base, hand the entries to the utterance, empty the table; OK
-    // or what stands in the way.
+    // Re-base, hand the entries to the utterance, empty the table; OK or what stands in
+    // the way.
     __device__ u32 settle() const {
         const u32 count = progress.num_entries;
         if (count > utterance.frontier_capacity) return GROW_FRONTIER;
-        const u32 status = make_room_in_trace(count);
-        if (status != OK) return status;
-        if (LATTICES) Links{task, scratch, slots, progress, *this}.finish();
-        if (threadIdx.x == 0) progress.least = ordered(infinite());
-        __syncthreads();
-        for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            atomicMin(&progress.least, ordered(scratch.new_entries()[i].cost));
-            write_node(i);
-        }
-        __syncthreads();
-        const float least = cost_of(progress.least);
+        if (LATTICES) finish_links();
+        const u32 least_order = progress.least < progress.least_epsilon
+            ? progress.least : progress.least_epsilon;
+        const float least = cost_of(least_order);
         u32 within = 0;
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            const NewEntry entry = scratch.new_entries()[i];
-            const float cost = entry.cost - least;
-            const u32 node = utterance.trace_count + i;
-            in_global(utterance.frontier)[i] = {
-                cost, entry.state, node, table().boost_of(i)};
-            within += cost <= task.beam;
-            if (cost == 0.0f) atomicMin(&progress.best, i);
+            Entry entry = scratch.new_entries()[i];
+            entry.blank = entry.blank - least;
+            entry.token = entry.token - least;
+            in_global(utterance.frontier)[i] = entry;
+            within += (entry.blank <= task.beam) + (entry.token <= task.beam);
+            if (task.plain && entry.token == 0.0f) atomicMin(&progress.best, i);
+            const u32 slot = scratch.entry_slots()[i];
+            slots.keys[slot] = EMPTY;
+            slots.best[slot] = ~0ull;
         }
-        atomicAdd(&progress.within, within);
+        if (within) atomicAdd(&progress.within, within);
         __syncthreads();
-        if (threadIdx.x == 0) record(count, least);
-        table().clear_entries(count);
+        if (threadIdx.x == 0) {
+            record(count, least);
+            reset();
+        }
+        __syncthreads();
         return OK;
     }
 
@@ -185,49 +228,49 @@ struct FrameSearch : Costs {
         if (utterance.frontier_count > 0) {
             ++utterance.frames;
             ++utterance.chunk_frame;
-            utterance.active += progress.active;
+            utterance.active += utterance.within;
             utterance.arcs += progress.arcs;
             utterance.looked += progress.looked;
             utterance.entries += count;
             utterance.shared += slots.shared;
         }
         utterance.frontier_count = count;
-        utterance.trace_count += count;
-        if (LATTICES) utterance.links_count = progress.num_links;
+        utterance.trace_count += progress.num_nodes;
+        if (LATTICES) {
+            utterance.links_count = progress.num_links;
+            utterance.first_place = utterance.num_places;
+            utterance.num_places += 2 * count;
+        }
         utterance.within = progress.within;
+        utterance.beam = task.beam;
         utterance.best = progress.best;
         utterance.base += static_cast<double>(least);
     }
 
-    __device__ void write_node(u32 i) const {
-        const NewEntry entry = scratch.new_entries()[i];
-        Node node = {NONE, NONE, 0.0f, NONE};
-        if (entry.arc_key != NONE) {
-            node.arc = (entry.arc_key & ~EPSILON_ARC) >> 1;
-            if (entry.arc_key & EPSILON_ARC) {
-                node.previous = utterance.trace_count + entry.source;
-            } else {
-                node.previous = in_global(utterance.frontier)[entry.source].node;
-                const Arc arc = arc_at(task, utterance, node.arc);
-                const u32 token = token_of(arc.ilabel & LABEL_MASK);
-                const u64 row = row_of_frame();
-                node.acoustic = unscaled_cost(row, token, skips(row));
-            }
-        }
-        if (LATTICES) node.renumbered = table().boost_of(i);
-        in_global(utterance.trace)[utterance.trace_count + i] = node;
+    // Begin to count, by one thread; barriers have to lie before and behind it.
+    __device__ void reset() const {
+        progress.num_candidates = progress.num_entries = progress.num_nodes = 0;
+        progress.num_epsilon = progress.within = progress.overflow = 0;
+        progress.least = progress.least_epsilon = ordered(infinite());
+        progress.next_rank = progress.best = NONE;
+        if (LATTICES) progress.num_links = utterance.links_count;
+    }
+
+    // Empty the table, and begin to count.
+    __device__ void restart() const {
+        __syncthreads();
+        if (threadIdx.x == 0) reset();
+        clear();
     }
 
     // Compact the trace where it is full; GROW_TRACE where that frees less than half.
     // While the frontier before the launch may be wanted back, its nodes stay.
-    __device__ u32 make_room_in_trace(u32 more) const {
-        if (utterance.trace_count + more <= utterance.trace_capacity) return OK;
-        if (LATTICES) return GROW_TRACE;
+    __device__ u32 make_room_in_trace() const {
         if (keeps_backup()) return FULL_TRACE;
-        const u32 kept = compact(memory, utterance);
+        const u32 more = progress.num_nodes, kept = compact(memory, utterance);
         if (threadIdx.x == 0) utterance.trace_count = kept;
         __syncthreads();
-        return 2 * (kept + more) <= utterance.trace_capacity ? OK : GROW_TRACE;
+        return 2 * (kept + more) <= utterance.trace_capacity ? AGAIN : GROW_TRACE;
     }
 
     __device__ bool keeps_backup() const {
@@ -243,40 +286,28 @@ struct FrameSearch : Costs {
     }
 
     // -------------------------------------------------------------------- frames
-    // A barrier has to lie between the last reading of counters and this.
-    __device__ void begin_counting() const {
-        if (threadIdx.x == 0) {
-            progress.num_candidates = 0;
-            progress.least = ordered(infinite());
-            progress.within = 0;
-            progress.best = NONE;
-            progress.overflow = 0;
-            if (LATTICES) progress.num_links = utterance.links_count;
-            progress.num_entries = 0;
-            progress.num_epsilon = 0;
-            progress.next_rank = NONE;
-        }
-        __syncthreads();
-    }
-
-    // The frontier before the first frame: the start state, to be closed; the cutoff.
-    __device__ float begin() const {
+    // The frontier before the first frame: the start state, to be closed.
+    __device__ void begin() const {
         if (threadIdx.x == 0) {
             const u32 boost = has_phrases(utterance) ? phrases.start : 0;
-            const u32 slot = table().slot_of(0, boost);
-            scratch.new_entries()[0] = {0.0f, 0, NONE, NONE};
+            const u32 slot = slot_of(task.start, boost);
+            Entry& made = scratch.new_entries()[0];
+            made.blank_node = made.token_node = new_node(NONE, NONE, 0, 0);
+            made.blank_acoustic = made.token_acoustic = 0.0;
+            made.ended = 1;
+            (task.start & HUB ? made.blank : made.token) = 0.0f;
+            progress.least = ordered(0.0f);
             slots.best[slot] = key_of(0.0f, 0);  // no epsilon arc can beat it
-            progress.num_candidates = 1;
         }
         __syncthreads();
-        return task.beam;
     }
 
     // Nothing survives: the utterance ends with what the frame went on from.
-    __device__ void die(const Rank& last) const {
+    __device__ void die() const {
         for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
             Entry& entry = in_global(utterance.frontier)[i];
-            if (!last.holds(entry)) entry.cost = infinite();
+            entry.blank = within(entry.blank);
+            entry.token = within(entry.token);
         }
         if (threadIdx.x == 0) utterance.died = utterance.frames;
         __syncthreads();
@@ -292,27 +323,44 @@ struct FrameSearch : Costs {
         if (begun && !task.checked) {
             check_frame(
                 utterance.logprobs, frame, task.num_tokens, threadIdx.x, blockDim.x);
+            __syncthreads();
         }
-        begin_counting();
         if (utterance.logprobs.bad_frame != NONE) return NO_LOGPROB;
-        float cutoff;
+        float cutoff = task.beam;
+        u32 waiting;
         if (!begun) {
-            cutoff = begin();
+            begin();
+            waiting = progress.num_epsilon;
+            __syncthreads();
         } else {
-            const Kept kept = keep(memory, task, utterance);
-            if (threadIdx.x == 0) progress.active = kept.count;
+            keep(memory, task, utterance);
             times.end(KEEP);
-            cutoff = next_entries(kept);
-            if (!progress.overflow && progress.num_candidates == 0) {
-                die(kept.last);
+            emit();
+            // `progress.overflow` is not looked at: threads that are ahead may set it.
+            if (progress.num_candidates > task.candidate_capacity) return GROW_SCRATCH;
+            if (progress.least == ordered(infinite())) {
+                die();
                 return OK;
             }
-            if (!progress.overflow) note_links();
+            if (threadIdx.x == 0) progress.arcs = progress.num_candidates;
+            cutoff = fminf(cost_of(progress.least) + utterance.beam, MAX_COST);
+            waiting = recombine(Team::block(), cutoff, true);
+            if (LATTICES && !progress.overflow) note_stays(cutoff);
+            if (LATTICES && !progress.overflow) note(Team::block());
+            times.end(RECOMBINE);
         }
-        if (!progress.overflow) close(cutoff);
+        // Where few wait, barriers of the block would take longer than the arcs.
+        if (waiting > WARP)
+            close(Team::block(), cutoff);
+        else if (waiting > 0) {
+            if (threadIdx.x < WARP) close(Team::warp(), cutoff);
+            __syncthreads();
+        }
         times.end(CLOSE);
         if (progress.overflow)
             return progress.overflow & NO_SLOTS ? SPILL : GROW_SCRATCH;
+        if (utterance.trace_count + progress.num_nodes > utterance.trace_capacity)
+            return make_room_in_trace();
         if (LATTICES && progress.num_links > utterance.links_capacity)
             return GROW_LINKS;
         const u32 status = settle();

@@ -1,62 +1,68 @@
-// The order of frontier entries, and exact pruning to the n least of them.
+// Exact pruning of a frontier to its n least states.
 #pragma once
 #include "keys.cuh"
 #include "layout.cuh"
+#include "overlay.cuh"
 #include "select.cuh"
 
-// Search states are kept by cost, then graph state, then boost state.
-struct Rank {
-    u64 key;  // (cost, graph state)
-    u32 boost;
+// The states of a frontier: two for each entry, after a blank and after the token. They
+// are kept by cost, then graph state, then boost state.
+struct FrontierStates {
+    const Task& task;
+    const Utterance& utterance;
 
-    __device__ bool holds(const Entry& entry) const {
-        const u64 other = key_of(entry.cost, entry.state);
-        return other < key || (other == key && entry.boost <= boost);
+    __device__ float& cost(u32 i) const {
+        Entry& entry = in_global(utterance.frontier)[i / 2];
+        return i % 2 ? entry.token : entry.blank;
+    }
+    __device__ u32 boost(u32 i) const {
+        return in_global(utterance.frontier)[i / 2].boost;
+    }
+    __device__ u32 state(u32 i) const {
+        const u32 record = in_global(utterance.frontier)[i / 2].record;
+        const States states = states_of(task, utterance, record);
+        return i % 2 ? states.after_token : states.after_blank;
+    }
+    __device__ u64 key(u32 i, float limit) const {
+        return cost(i) <= limit ? key_of(cost(i), state(i)) : NO_KEY;
     }
 };
 
-// The rank of the n-th least entry of a frontier: also among boost states of one graph
-// state and cost.
-__device__ inline Rank nth_rank(
-    BlockMemory& memory, const Entry* entries, u32 count, u32 n, float limit) {
-    const u64 key = nth_least(memory, count, n, [&](u32 i) {
-        const float cost = entries[i].cost;
-        return cost <= limit ? key_of(cost, entries[i].state) : NO_KEY;
-    });
-    if (memory.bin_count == memory.remaining) return {key, NONE};
-    u32 found = 0;
-    for (u32 shift = 24;; shift -= 8) {
-        select_digit(memory, count, [&](u32 i) {
-            const u32 boost = entries[i].boost;
-            if (key_of(entries[i].cost, entries[i].state) != key) return NONE;
-            const bool same = shift == 24 || (boost ^ found) >> (shift + 8) == 0;
-            return same ? boost >> shift & 255 : NONE;
-        });
-        found |= memory.digit << shift;
-        if (shift == 0) return {key, found};
+// Prune to `max_active` within the beam: what is beyond gets an infinite cost, and the
+// frame a beam of its own. To do so again changes nothing.
+__device__ inline void keep(
+    BlockMemory& memory, const Task& task, Utterance& utterance) {
+    const u32 count = 2 * utterance.frontier_count, most = task.max_active;
+    if (utterance.within <= most) return;
+    const FrontierStates states = {task, utterance};
+    const u64 last = nth_least(
+        memory, count, most, [&](u32 i) { return states.key(i, task.beam); });
+    u32 last_boost = NONE;
+    if (memory.bin_count != memory.remaining) {
+        // Also among boost states of one graph state and cost.
+        last_boost = 0;
+        for (u32 shift = 24;; shift -= 8) {
+            select_digit(memory, count, [&](u32 i) {
+                const u32 boost = states.boost(i);
+                if (states.key(i, task.beam) != last) return NONE;
+                const bool same =
+                    shift == 24 || (boost ^ last_boost) >> (shift + 8) == 0;
+                return same ? boost >> shift & 255 : NONE;
+            });
+            last_boost |= memory.digit << shift;
+            if (shift == 0) break;
+        }
     }
-}
-
-// The entries that a frame goes on from: `count` of them, up to the last one, with the
-// frame's beam.
-struct Kept {
-    Rank last;
-    u32 count;
-    float beam;
-};
-
-// Prune by beam and max_active.
-__device__ inline Kept keep(
-    BlockMemory& memory, const Task& task, const Utterance& utterance) {
-    const Entry* frontier = in_global(utterance.frontier);
-    const u32 count = utterance.frontier_count, within = utterance.within;
-    if (within > task.max_active) {
-        const u32 limit = task.max_active;
-        const Rank last = nth_rank(memory, frontier, count, limit, task.beam);
-        float beam = task.beam;
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+        const u64 key = states.key(i, task.beam);
+        if (key > last || (key == last && states.boost(i) > last_boost))
+            states.cost(i) = infinite();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        utterance.within = most;
         if (task.beam_delta >= 0.0f)
-            beam = fminf(beam, cost_of_key(last.key) + task.beam_delta);
-        return {last, limit, beam};
+            utterance.beam = fminf(task.beam, cost_of_key(last) + task.beam_delta);
     }
-    return {{key_of(task.beam, NONE), NONE}, within, task.beam};
+    __syncthreads();
 }

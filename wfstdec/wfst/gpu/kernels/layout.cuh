@@ -20,13 +20,23 @@
 
 constexpr u32 LABEL_MASK = (1u << 28) - 1;  // flags of an arc's ilabel, as in arcs.py
 constexpr u32 CARRIES_WORD = 1u << 29;
-constexpr u32 LEADS_TO_EPSILON = 1u << 30;
 constexpr u32 REPEAT = 1u << 31;
 
-// The arc that leads to an entry, as `arc_key` holds it: (arc id << 1) | whether its
-// next state has epsilon arcs. The top bit says that it is an epsilon arc, so that keys
-// compare as ties are decided: an emitting arc comes first, then the lower arc id.
+// Flags of a record's number, as in rows.py; HUB: the state after a blank, where it is
+// an entry of its own.
+constexpr u32 EPSILONS = 1u << 31;
+constexpr u32 SHARED = 1u << 30;
+constexpr u32 NO_BLANK = 1u << 29;
+constexpr u32 TOKEN_FIRST = 1u << 28;
+constexpr u32 HUB = 1u << 27;
+constexpr u32 EXIT = 1u << 26;
+constexpr u32 RECORDS = (1u << 26) - 1;
+
+// Ties go to the lower number. Arcs are numbered as in the packed graph: by the state
+// that they leave, then as in its row. The top bit says that it is an epsilon arc, as
+// an emitting arc comes first.
 constexpr u32 EPSILON_ARC = 1u << 31;
+constexpr u32 FROM_TOKEN = 1u << 31;  // of a candidate's source: not after a blank
 
 // What a launch leaves an utterance with: done (where a number was no log-prob, so far
 // as that), the array that is too small, or a trace that may not be compacted as yet.
@@ -35,69 +45,86 @@ enum Status : u32 {
 };
 
 // The phases of a frame whose times a build with TIMES takes.
-enum Phase : u32 { KEEP, BOUND, EMIT, RECOMBINE, CLOSE, SETTLE, OTHER, NUM_PHASES };
+enum Phase : u32 { KEEP, EMIT, RECOMBINE, CLOSE, SETTLE, OTHER, NUM_PHASES };
 
+// `nextstate` is a record with flags.
 struct alignas(16) Arc {
     u32 ilabel, olabel, nextstate;
     float cost;
 };
 
-// The arcs of a state: epsilon arcs in [begin, emit), the others in [emit, end); `rank`
-// is its epsilon rank.
-struct alignas(16) StateArcs {
-    u32 begin, emit, end, rank;
+// A record of rows.py: a row of arcs, and the token before it (V: none). `hub` is the
+// state after a blank as an entry of its own.
+struct alignas(16) Row {
+    u32 first, length, token, hub;
 };
 
-// A frontier entry; `node` is its backpointer, `boost` its boost state (0 without
-// phrases).
+// The states of a record, and what the arcs out of each are numbered from.
+struct alignas(16) States {
+    u32 after_blank, after_token, blank_tie, token_tie;
+};
+
+// Epsilon arcs of a record: with hubs, those of the hub.
+struct alignas(16) Epsilons {
+    u32 begin, end, rank, unused;
+};
+
+struct alignas(16) Record {
+    Row row;
+    States states;
+    Epsilons epsilons;
+};
+
+// A frontier entry: up to two states that share a row, and what paths to them cost;
+// infinite where a state is not active. A HUB has a cost after a blank only; entries of
+// a record that is SHARED, and all with hubs, after the token only.
 struct alignas(16) Entry {
-    float cost;
-    u32 state, node, boost;
+    float blank, token;
+    u32 record, boost;  // 0 without phrases
+    u32 blank_node, token_node;
+    u32 ended;  // as of a node: of the token before the blank
+    u32 unused;
+    double blank_acoustic, token_acoustic;  // of the paths, unscaled
 };
 
-// An entry of the frontier that is being made. `source` is the position of its source:
-// in the frontier before, or in this one where `arc_key` has EPSILON_ARC.
-struct alignas(16) NewEntry {
-    float cost;
-    u32 state, source, arc_key;
-};
-
-// An arc that may survive, with the entry that it leaves; as above.
+// An arc that may survive; `source` is an entry of the frontier before, or of the one
+// that is being made where `tie` has EPSILON_ARC.
 struct alignas(16) Candidate {
     float cost;
-    u32 state, source, arc_key;
+    u32 record, source, tie;
 };
 
-struct alignas(16) Node {
+// A trace node, of a token or epsilon arc: repeats and blanks have none. Between it and
+// the one before, the path repeats a token up to frame `ended`, then takes blanks.
+struct Node {
     u32 previous, arc;
-    float acoustic;  // unscaled
-    u32 renumbered;  // scratch of compaction; NONE in between. With LATTICES, where
-                     // nothing is compacted: the boost state
+    u32 frame;       // frames passed with the arc
+    u32 ended;       // frames passed with the first blank; of a root its tip's number
+    u32 renumbered;  // scratch of compaction; NONE in between
 };
 
-// An arc noted for a lattice, between nodes of the trace; see `recorded.py`.
+// An arc noted for a lattice, between states of frontiers: two for each entry, after a
+// blank and after the token. `position`: of the arc in its row, from 1 on. At 0 the path stays in
+// its row; `arc` is the token then that it repeats, or NONE.
 struct Link {
-    u32 state, nextstate, arc;
+    u32 state, nextstate, arc, position;
     float excess, acoustic;
+    u32 graph_state, boost;  // of the next state
 };
 
 // The arcs of words that an utterance adds, C calls and F arcs out of each; see
-// graph/overlay.py. States and arcs are numbered on from the graph's.
+// graph/overlay.py. Records, states and arcs are numbered on from the graph's.
 struct Overlay {
-    const Arc* arcs;          // [A'], first F for each call, then the states' rows
-    const float* bonus;       // [A'], what each arc is credited
-    const StateArcs* states;  // [S']
-    const u32* call_state;    // [C], ascending
-    u32 first_state;          // S; NONE where no words are added
-    u32 first_arc;            // A; likewise
-    u32 num_calls;            // C; 0 where no words are added
-    u32 num_entering;         // F
-};
-
-// One arc of the best path.
-struct Step {
-    u32 arc;
-    float acoustic;
+    const Arc* arcs;        // [A'], first F for each call, then the states' rows
+    const float* bonus;     // [A'], what each arc is credited
+    const Record* records;  // [U']
+    const u32* call_state;  // [C], ascending
+    u32 first_state;        // S; NONE where no words are added
+    u32 first_record;       // U; likewise
+    u32 first_arc;          // A; likewise
+    u32 first_tie;          // of the calls' arcs
+    u32 num_calls;          // C; 0 where no words are added
+    u32 num_entering;       // F
 };
 
 // What one utterance keeps between launches, its chunk, and its result.
@@ -110,16 +137,18 @@ struct Utterance {
     Entry* backup;           // [frontier_capacity]: the frontier before a launch that
                              // is not `checked`; null: nobody may want it back
     Node* trace;             // [trace_capacity]
-    Step* path;              // [path_capacity], the last step first
+    Node* path;              // [path_capacity], the last node first
     Link* links;             // [links_capacity]; only builds with LATTICES have it
     double base;             // what re-basing took off all costs so far
+    double end_acoustic;     // of the best path
     u32 chunk_frame;         // the next frame of the chunk to do
     u32 frontier_capacity;
     u32 trace_capacity;
     u32 frontier_count;  // 0: not yet begun
     u32 trace_count;
     u32 within;  // entries within the beam
-    u32 best;    // an entry that costs 0
+    float beam;  // of the next frame
+    u32 best;    // an entry whose token costs 0
     u32 frames;  // done since the utterance began
     u32 died;    // the frame that nothing survived, or NONE
     u32 status;  // a Status
@@ -127,10 +156,12 @@ struct Utterance {
     u32 path_length;
     u32 reached_final;
     u32 end_state;
+    u32 end_ended;
     u32 links_capacity;
     u32 links_count;
+    u32 first_place, num_places;  // of the frontier's states among those of all frames
     float end_cost;
-    // Sums over frames: entries gone on from, candidates, arcs looked at, entries made;
+    // Sums over frames: states gone on from, candidates, arcs looked at, entries made;
     // frames whose table was in shared memory, and those that left it.
     u64 active, arcs, looked, entries, shared, spilled;
 };
@@ -143,13 +174,13 @@ __device__ __forceinline__ bool has_phrases(const Utterance& utterance) {
 // One launch: the graph, the options, the queue, and scratch for every block.
 struct Task {
     const Arc* arcs;          // [A]
-    const StateArcs* states;  // [S]
+    const Record* records;    // [U]
     const float* final_cost;  // [S]
     Utterance* utterances;
     const u32* queue;  // [queue_length], positions in `utterances`, the longest first
     u32* num_drawn;    // how many of the queue are taken
     u64* phase_times;  // [blocks, NUM_PHASES + 2]; only builds with TIMES have it
-    NewEntry* new_entries;   // [blocks, entry_capacity]: the frontier being made
+    Entry* new_entries;      // [blocks, entry_capacity]: the frontier being made
     u32* entry_slots;        // [blocks, entry_capacity]: their slots in the table
     u32* tie_breaks;         // [blocks, entry_capacity]: least source boost state
     u32* epsilon_entries;    // [blocks, entry_capacity]: entries with epsilon arcs
@@ -157,7 +188,7 @@ struct Task {
     u32* candidate_boosts;   // [blocks, candidate_capacity]: where phrases lead them
     u32* candidate_slots;    // [blocks, candidate_capacity]: their slots in the table
     u64* table_keys;         // [blocks, table_slots]: search states; EMPTY
-    u64* table_best;         // [blocks, table_slots]: least (cost, arc key)
+    u64* table_best;         // [blocks, table_slots]: least (cost, tie)
     u32* table_entries;      // [blocks, table_slots]: position in `new_entries`
     u32 queue_length;
     u32 entry_capacity;
@@ -167,6 +198,9 @@ struct Task {
     u32 num_tokens;    // V
     u32 checked;       // 1: all chunks are known to hold log-probs only
     u32 blank;
+    u32 start;     // a record with flags
+    u32 has_hubs;  // 1: an epsilon arc leads from each token to the state after a blank
+    u32 plain;     // 1: blanks and repeats are arcs of rows
     u32 max_active;
     float beam;
     float beam_delta;  // below 0: none

@@ -1,56 +1,89 @@
-// Noting arcs for a lattice; `recorded.py` has the rule, the host makes lattices of it.
+// Noting arcs for a lattice; `lattice_pack.py` has the rule, the host makes lattices.
 //
-// Candidates within the cutoff are noted where recombination has found the entries that
-// they lead to: emitting ones first, then epsilon arcs by rank. While a frame is under
-// way a link has a cost in place of its excess, and an entry in place of the node.
+// Arcs within the cutoff are noted where recombination has found the entries that they
+// lead to: blanks, repeats and emitting ones first, then epsilon arcs by rank. While a
+// frame is under way a link has a cost in place of its excess, and a state of the
+// frontier that is being made is numbered from 0.
 #pragma once
-#include "costs.cuh"
 #include "table.cuh"
 
-struct Links {
-    const Task& task;
-    const BlockScratch scratch;
-    const Slots& slots;  // of the table in use
-    Progress& progress;
-    const Costs& costs;
+struct Links : Table {
+    // Note an arc to the state of an entry. What that costs only falls until the frame
+    // is done: a link that is too much now is too much then.
+    __device__ void note_arc(
+        u32 state, u32 at, bool blank, Taken taken, float cost,
+        float acoustic) const {
+        const Entry& to = scratch.new_entries()[at];
+        if (!(cost - (blank ? to.blank : to.token) <= task.link_limit)) return;
+        const u32 i = atomicAdd(&progress.num_links, 1u);
+        if (i >= utterance.links_capacity) return;
+        const States states = states_of(task, utterance, to.record);
+        in_global(utterance.links)[i] = {
+            state, 2 * at + !blank, taken.arc, taken.position, cost, acoustic,
+            blank ? states.after_blank : states.after_token, to.boost};
+    }
 
-    // Note the candidates that were just recombined. What an entry costs only falls
-    // until its frame is done: a link that is too much now is too much then.
-    __device__ void note() const {
-        const Utterance& utterance = costs.utterance;
-        const u64 row = costs.row_of_frame();
+    // Note the candidates that were just recombined.
+    __device__ void note(const Team& team) const {
+        const u64 row = row_of_frame();
         const u32 most = task.candidate_capacity, all = progress.num_candidates;
-        for (u32 q = threadIdx.x; q < (all < most ? all : most); q += blockDim.x) {
+        for (u32 q = team.rank; q < (all < most ? all : most); q += team.size) {
             const u32 slot = scratch.candidate_slots()[q];
             if (slot == NONE) continue;
             const Candidate candidate = scratch.candidates()[q];
-            const u32 at = slots.entries[slot];
-            const float least = scratch.new_entries()[at].cost;
-            if (!(candidate.cost - least <= task.link_limit)) continue;
-            const u32 i = atomicAdd(&progress.num_links, 1u);
-            if (i >= utterance.links_capacity) continue;
-            const u32 arc = (candidate.arc_key & ~EPSILON_ARC) >> 1;
-            u32 source = utterance.trace_count + candidate.source;
+            const u32 i = candidate.source & ~FROM_TOKEN;
+            u32 state = 2 * i + (candidate.source & FROM_TOKEN ? 1 : 0);
+            Taken taken;
             float acoustic = 0.0f;
-            if (!(candidate.arc_key & EPSILON_ARC)) {
-                source = in_global(utterance.frontier)[candidate.source].node;
-                const Arc taken = arc_at(task, utterance, arc);
-                const u32 token = Costs::token_of(taken.ilabel & LABEL_MASK);
-                acoustic = costs.unscaled_cost(row, token, costs.skips(row));
+            if (candidate.tie & EPSILON_ARC) {
+                state += utterance.num_places;
+                taken = arc_of(candidate, scratch.new_entries()[i].record);
+            } else {
+                state += utterance.first_place;
+                taken = arc_of(candidate, in_global(utterance.frontier)[i].record);
+                const u32 label = arc_at(task, utterance, taken.arc).ilabel & LABEL_MASK;
+                acoustic = unscaled_cost(row, token_of(label), skips(row));
             }
-            in_global(utterance.links)[i] = {source, at, arc, candidate.cost, acoustic};
+            const bool blank = candidate.record & HUB;
+            note_arc(state, slots.entries[slot], blank, taken, candidate.cost, acoustic);
         }
+        team.sync();
+    }
+
+    // Note blanks and repeats.
+    __device__ void note_stays(float cutoff) const {
+        const u64 row = row_of_frame();
+        const bool skip = skips(row);
+        for_each_stay(cutoff, [&](u32 i, const Stays& stays) {
+            const Entry& entry = in_global(utterance.frontier)[i];
+            const u32 from = utterance.first_place + 2 * i, boost = entry.boost;
+            const float of_blank = unscaled_cost(row, task.blank, skip);
+            if (stays.least_blank() <= cutoff) {
+                const bool both = has_both(entry.record);
+                const u32 slot = slot_of(both ? entry.record : hub_of(entry), boost);
+                const u32 at = slots.entries[slot];
+                if (stays.blank <= cutoff)
+                    note_arc(from, at, true, {NONE, 0}, stays.blank, of_blank);
+                if (stays.from_token <= cutoff)
+                    note_arc(from + 1, at, true, {NONE, 0}, stays.from_token, of_blank);
+            }
+            if (!(stays.repeat <= cutoff)) return;
+            const u32 at = slots.entries[slot_of(entry.record, boost)];
+            const u32 token = row_of(entry).token;
+            const float acoustic = unscaled_cost(row, token, skip);
+            note_arc(from + 1, at, false, {token, 0}, stays.repeat, acoustic);
+        });
         __syncthreads();
     }
 
-    // The frame is done, and its nodes stand in the trace from `trace_count` on.
-    __device__ void finish() const {
-        const Utterance& utterance = costs.utterance;
+    // The frame is done, and its states are numbered from `num_places` on.
+    __device__ void finish_links() const {
         for (u32 i = utterance.links_count + threadIdx.x; i < progress.num_links;
              i += blockDim.x) {
             Link& link = in_global(utterance.links)[i];
-            link.excess = link.excess - scratch.new_entries()[link.nextstate].cost;
-            link.nextstate += utterance.trace_count;
+            const Entry& to = scratch.new_entries()[link.nextstate / 2];
+            link.excess = link.excess - (link.nextstate % 2 ? to.token : to.blank);
+            link.nextstate += utterance.num_places;
         }
         __syncthreads();
     }

@@ -1,6 +1,6 @@
-// Arcs and states by number: those of the graph, and behind them those of an overlay.
+// Arcs and records by number: those of the graph, and behind them those of an overlay.
 //
-// Only builds with ADDED have overlays; in others all arcs and states are the graph's.
+// Only builds with ADDED have overlays; in others all of them are the graph's.
 #pragma once
 #include "automaton.cuh"
 #include "block.cuh"
@@ -23,12 +23,19 @@ __device__ __forceinline__ Arc arc_at(
     return read_only(task.arcs + arc_id);
 }
 
-__device__ __forceinline__ StateArcs arcs_of_state(
-    const Task& task, const Utterance& utterance, u32 state) {
+// A record, to be read in parts: not all of it is needed at a time.
+__device__ __forceinline__ const Record* record_at(
+    const Task& task, const Utterance& utterance, u32 flagged) {
     const Overlay& overlay = utterance.overlay;
-    if (is_added_state(utterance, state))
-        return read_only(overlay.states + (state - overlay.first_state));
-    return read_only(task.states + state);
+    const u32 number = flagged & RECORDS;
+    if (ADDED && number >= overlay.first_record)
+        return overlay.records + (number - overlay.first_record);
+    return task.records + number;
+}
+
+__device__ __forceinline__ States states_of(
+    const Task& task, const Utterance& utterance, u32 record) {
+    return read_only(&record_at(task, utterance, record)->states);
 }
 
 // What an arc of the overlay is credited.

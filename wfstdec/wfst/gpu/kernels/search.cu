@@ -31,10 +31,12 @@ struct Search : FrameSearch {
         while (true) {
             use(shared);
             const u32 status = frame();
-            if (status != SPILL) return status;
-            if (threadIdx.x == 0) ++utterance.spilled;
-            table().clear();
-            shared = false;
+            if (status != SPILL && status != AGAIN) return status;
+            if (status == SPILL) {
+                if (threadIdx.x == 0) ++utterance.spilled;
+                shared = false;
+            }
+            restart();
         }
     }
 
@@ -44,9 +46,9 @@ struct Search : FrameSearch {
             prefetch_frame(
                 utterance.logprobs, utterance.chunk_frame + ahead, task.num_tokens);
         make_backup();
-        table().clear();
+        restart();
         use(!slots.shared && task.shared_slots > 0);
-        table().clear();
+        restart();
         u32 status = OK;
         while (status == OK) {
             const bool begun = utterance.frontier_count > 0;
@@ -91,9 +93,8 @@ search_chunk(const __grid_constant__ Task task) {
         }
         __syncthreads();
         if (drawn >= task.queue_length) break;
-        const Costs costs = {task, utterance, phrases};
-        const FrameSearch frames = {
-            costs, scratch, slots, shared_table, memory, progress, times};
+        const Table table = {{task, utterance, phrases}, scratch, slots, progress};
+        const FrameSearch frames = {{table}, shared_table, memory, times};
         Search{frames}.run();
         __syncthreads();
         if (threadIdx.x == 0) task.utterances[task.queue[drawn]] = utterance;

@@ -1,20 +1,30 @@
 // The trace of an utterance: dropping what the frontier cannot reach, walking back.
 #pragma once
 #include "block.cuh"
+#include "frontier.cuh"
 #include "keys.cuh"
 #include "layout.cuh"
 #include "overlay.cuh"
 
 constexpr u32 NODES_EACH = 4;  // that a thread looks at between barriers
 
+// Calls `visit(node)` for the nodes of the frontier's active states.
+template <class Visit>
+__device__ void for_each_tip(const Utterance& utterance, Visit visit) {
+    for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
+        Entry& entry = in_global(utterance.frontier)[i];
+        if (entry.blank < infinite()) visit(entry.blank_node);
+        if (entry.token < infinite()) visit(entry.token_node);
+    }
+}
+
 // Mark what the frontier can reach. Nodes stand unmarked: `renumbered` is NONE.
 __device__ inline void mark(const Utterance& utterance) {
     Node* trace = in_global(utterance.trace);
-    for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
-        u32 at = utterance.frontier[i].node;
+    for_each_tip(utterance, [&](u32 at) {
         while (at != NONE && atomicExch(&trace[at].renumbered, 0u) == NONE)
             at = trace[at].previous;
-    }
+    });
     __syncthreads();
 }
 
@@ -49,10 +59,7 @@ __device__ inline u32 compact(BlockMemory& memory, const Utterance& utterance) {
         const u32 previous = trace[i].previous;
         if (previous != NONE) trace[i].previous = trace[previous].renumbered;
     }
-    for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
-        Entry& entry = utterance.frontier[i];
-        entry.node = trace[entry.node].renumbered;
-    }
+    for_each_tip(utterance, [&](u32& node) { node = trace[node].renumbered; });
     __syncthreads();
     // A node moves down only: a tile is read whole before any of it is written.
     for (u32 first = 0; first < count; first += blockDim.x * NODES_EACH) {
@@ -60,7 +67,7 @@ __device__ inline u32 compact(BlockMemory& memory, const Utterance& utterance) {
         u32 numbers[NODES_EACH];
         for (u32 e = 0; e < NODES_EACH; ++e) {
             const u32 i = first + e * blockDim.x + threadIdx.x;
-            nodes[e] = i < count ? trace[i] : Node{NONE, NONE, 0, NONE};
+            nodes[e] = i < count ? trace[i] : Node{NONE, NONE, 0, 0, NONE};
             numbers[e] = nodes[e].renumbered;
             nodes[e].renumbered = NONE;
         }
@@ -72,47 +79,50 @@ __device__ inline u32 compact(BlockMemory& memory, const Utterance& utterance) {
     return kept;
 }
 
-// The entry to end at.
+// The state to end at; `at` is its number among those of the frontier.
 struct End {
     u64 key;  // (cost, graph state); all ones where there is none
     u32 boost, at;
 };
 
-// What it costs to end in an entry: + the scaled final cost, with `use_final`; + the
-// rest of its boosts.
+// What it costs to end in a state of an entry: + the scaled final cost, with
+// `use_final`; + the rest of its boosts.
 __device__ inline float end_cost(
-    const Task& task, const Utterance& utterance, const Entry& entry, bool use_final) {
-    float cost = entry.cost;
+    const Task& task, const Utterance& utterance, float cost, u32 state, u32 boost,
+    bool use_final) {
     if (use_final) {
-        if (is_added_state(utterance, entry.state)) return infinite();
-        const float final_cost = read_only(task.final_cost + entry.state);
+        if (is_added_state(utterance, state)) return infinite();
+        const float final_cost = read_only(task.final_cost + state);
         if (!(final_cost < infinite())) return infinite();
         cost = cost + task.lm_scale * final_cost;
     }
     if (!has_phrases(utterance)) return cost;
     const float* refund = utterance.phrases->automaton.final_cost;
-    const float rest = rest_of(entry.boost, task.instalment);
-    return cost + (refund[state_of(entry.boost)] - rest);
+    const float rest = rest_of(boost, task.instalment);
+    return cost + (refund[state_of(boost)] - rest);
 }
 
-// The least entry by `end_cost`, then graph state, then boost state; for all threads.
-__device__ inline End least_entry(
+// The least state by `end_cost`, then graph state, then boost state; for all threads.
+__device__ inline End least_end(
     const Task& task, const Utterance& utterance, bool use_final) {
     __shared__ End least;
     __syncthreads();
     if (threadIdx.x == 0) least = {~0ull, NONE, NONE};
     __syncthreads();
+    const FrontierStates states = {task, utterance};
     for (u32 turn = 0; turn < 3; ++turn) {
-        for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
-            const Entry entry = utterance.frontier[i];
-            const float cost = end_cost(task, utterance, entry, use_final);
+        for (u32 i = threadIdx.x; i < 2 * utterance.frontier_count; i += blockDim.x) {
+            if (!(states.cost(i) < infinite())) continue;
+            const u32 state = states.state(i), boost = states.boost(i);
+            const float cost =
+                end_cost(task, utterance, states.cost(i), state, boost, use_final);
             if (!(cost < infinite())) continue;
-            const u64 key = key_of(cost, entry.state);
+            const u64 key = key_of(cost, state);
             if (turn == 0) atomicMin(&least.key, key);
-            if (turn == 1 && key == least.key) atomicMin(&least.boost, entry.boost);
+            if (turn == 1 && key == least.key) atomicMin(&least.boost, boost);
             if (turn < 2) continue;
             // Search states are distinct.
-            const bool is_least = key == least.key && entry.boost == least.boost;
+            const bool is_least = key == least.key && boost == least.boost;
             if (is_least) least.at = i;
         }
         __syncthreads();
@@ -122,8 +132,8 @@ __device__ inline End least_entry(
 
 constexpr u32 TILE = 4096;  // nodes that are brought into shared memory at a time
 
-// Write the path that ends at a node, the last step first, as far as there is room for
-// it; for all threads. Returns its length in full.
+// Write the path that ends at a node, the last one first and the root at the end, as
+// far as there is room for it; for all threads. Returns its length in full.
 //
 // One thread walks back, and each of its loads waits for the one before: so the block
 // brings the trace into shared memory, tile by tile from the end, and it walks there.
@@ -145,29 +155,33 @@ __device__ inline u32 write_path(const Utterance& utterance, u32 at) {
         }
         __syncthreads();
         for (u32 k = threadIdx.x; k < num_passed; k += blockDim.x) {
-            const Node node = trace[passed[k]];
-            if (node.arc != NONE && length + k < utterance.path_capacity)
-                in_global(utterance.path)[length + k] = {node.arc, node.acoustic};
+            if (length + k < utterance.path_capacity)
+                in_global(utterance.path)[length + k] = trace[passed[k]];
         }
         length += num_passed;
         at = next;
     }
-    return length - 1;  // the root is no step
+    return length;
 }
 
-// One block per utterance: the entry to end at, and the path to it.
+// One block per utterance: the state to end at, and the path to it.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, BLOCKS_PER_SM)
 best_paths(const __grid_constant__ Task task) {
     Utterance& utterance = task.utterances[task.queue[blockIdx.x]];
     End end = {~0ull, NONE, NONE};
-    if (utterance.died == NONE) end = least_entry(task, utterance, true);
+    if (utterance.died == NONE) end = least_end(task, utterance, true);
     const bool reached_final = end.key != ~0ull;
-    if (!reached_final) end = least_entry(task, utterance, false);
-    const Entry entry = in_global(utterance.frontier)[end.at];
-    const u32 length = write_path(utterance, entry.node);
+    if (!reached_final) end = least_end(task, utterance, false);
+    const Entry entry = in_global(utterance.frontier)[end.at / 2];
+    const bool blank = end.at % 2 == 0;
+    const u32 node = blank ? entry.blank_node : entry.token_node;
+    const u32 length = write_path(utterance, node);
     if (threadIdx.x != 0) return;
+    const FrontierStates states = {task, utterance};
     utterance.path_length = length;
     utterance.reached_final = reached_final;
-    utterance.end_state = entry.state;
+    utterance.end_state = states.state(end.at);
+    utterance.end_ended = blank ? entry.ended : utterance.frames + 1;
+    utterance.end_acoustic = blank ? entry.blank_acoustic : entry.token_acoustic;
     utterance.end_cost = cost_of_key(end.key);
 }
