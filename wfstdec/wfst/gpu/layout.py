@@ -64,7 +64,7 @@ ENTRY_ARRAYS: dict[str, np.dtype] = {
     "new_entries": ENTRY,
     "entry_slots": _U4,
     "tie_breaks": _U4,
-    "epsilon_entries": _U4,
+    "epsilon_entries": _U8,
 }
 """Scratch of a block: fields of `TASK` that point to `entry_capacity` of these,"""
 CANDIDATE_ARRAYS: dict[str, np.dtype] = {
@@ -79,8 +79,10 @@ TABLE_ARRAYS: dict[str, np.dtype] = {
     "table_entries": _U4,
 }
 """and to `table_slots`."""
-SLOT_BYTES = sum(dtype.itemsize for dtype in TABLE_ARRAYS.values())
-"""Size of a slot of a table."""
+SLOT_BYTES = sum(
+    dtype.itemsize for dtype in (ENTRY_ARRAYS | CANDIDATE_ARRAYS).values()
+) // 2 + sum(dtype.itemsize for dtype in TABLE_ARRAYS.values())
+"""Bytes of a slot in shared memory, where there is an entry and a candidate for two."""
 
 
 def table_bytes(room: int) -> int:

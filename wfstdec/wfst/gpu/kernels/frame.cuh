@@ -25,61 +25,73 @@
 // to be done again, and of one with a number that is no log-prob.
 constexpr u32 SPILL = NONE, AGAIN = NONE - 1, NO_LOGPROB = NONE - 2;
 
+constexpr u32 FEW = 64;  // entries whose epsilon arcs a warp follows
+
 // The search of one utterance, a frame at a time.
 struct FrameSearch : Links {
-    u64* shared_table;
+    Entry* shared_memory;
     BlockMemory& memory;
     PhaseClock<NUM_PHASES>& times;
 
     // ---------------------------------------------------------------------- emit
-    // Offer a cost that an arc reaches: it lowers the bound, and is appended if it may
-    // survive.
-    __device__ void offer(const Candidate& candidate, u32 boost) const {
-        const float cost = candidate.cost;
+    // Offer a cost that an arc reaches: it lowers the bound, and makes a candidate if it
+    // may survive.
+    __device__ void offer(
+        float cost, u32 source, u32 arc_id, u32 k, u32 record, u32 boost) const {
         if (!(cost <= MAX_COST)) return;
         if (cost < cost_of(peek(&progress.least)))
             atomicMin(&progress.least, ordered(cost));
         const float least = cost_of(peek(&progress.least));
-        if (cost <= fminf(least + utterance.beam, MAX_COST)) append(candidate, boost);
+        if (!(cost <= fminf(least + utterance.beam, MAX_COST))) return;
+        u32 tie;
+        if (ADDED && k == NONE) {
+            const Overlay& overlay = utterance.overlay;
+            tie = overlay.first_tie + (arc_id - overlay.first_arc);
+        } else {
+            const Entry& entry = in_global(utterance.frontier)[source & ~FROM_TOKEN];
+            const States states = states_of(task, utterance, entry.record);
+            tie = 1 + k + (source & FROM_TOKEN ? states.token_tie : states.blank_tie);
+        }
+        append({cost, record, source, tie}, boost);
     }
 
-    // Follow an arc out of one state of an entry or the other, or the better of them; a
-    // tie goes to the lower one.
+    // Follow an arc out of an entry, `k`-th of its row or NONE of a call, from the state
+    // that is better; a tie goes to the lower one. The token `again` does not follow
+    // the state after it.
     __device__ void follow(
-        const Entry& entry, u32 i, u32 arc_id, bool blanks, bool tokens, u32 tie,
-        u32 token_tie) const {
+        float blank, float after_token, u32 again, u32 i, u32 arc_id, u32 k) const {
         const Arc arc = arc_at(task, utterance, arc_id);
         const u32 token = token_of(arc.ilabel & LABEL_MASK);
         const u64 row = row_of_frame();
         const float price = scaled_cost(row, token, skips(row));
         if (!(price < infinite())) return;
+        const Entry& entry = in_global(utterance.frontier)[i];
         u32 boost = entry.boost;
         const Extras extras = extras_of(arc_id, arc, boost);
-        const float blank =
-            blanks ? extras.after(within(entry.blank)) + price : infinite();
-        const float after_token =
-            tokens ? extras.after(within(entry.token)) + price : infinite();
+        blank = extras.after(within(blank)) + price;
+        after_token =
+            token == again ? infinite() : extras.after(within(after_token)) + price;
         const bool from_token = after_token < blank ||
             (after_token == blank && entry.record & TOKEN_FIRST);
         // A lattice has the arcs out of both.
-        if (LATTICES || !from_token) offer({blank, arc.nextstate, i, tie}, boost);
+        if (LATTICES || !from_token) offer(blank, i, arc_id, k, arc.nextstate, boost);
         if (LATTICES || from_token)
-            offer({after_token, arc.nextstate, i | FROM_TOKEN, token_tie}, boost);
+            offer(after_token, i | FROM_TOKEN, arc_id, k, arc.nextstate, boost);
     }
 
     // Write the arcs that may survive to the candidates; `progress.least` becomes the
     // least cost that any of them, a blank or a repeat reaches.
     __device__ void emit() const {
-        const Entry* frontier = in_global(utterance.frontier);
+        Entry* frontier = in_global(utterance.frontier);
         const u64 row = row_of_frame();
         const bool skip = skips(row);
         if (task.plain) start_bound();
         const auto arcs_of = [&](u32 i) {
-            const Entry& entry = frontier[i];
+            Entry& entry = frontier[i];
+            const Row arcs = row_of(entry.record);
+            const float stays = price_stays(entry, arcs, row, skip);
             if (!(within(fminf(entry.blank, entry.token)) < infinite()))
                 return Range{0, 0};
-            const Row arcs = row_of(entry);
-            const float stays = stays_of(entry, arcs.token, row, skip).least();
             if (stays <= MAX_COST && stays < cost_of(peek(&progress.least)))
                 atomicMin(&progress.least, ordered(stays));
             if (enters_hub(entry.record)) return Range{0, 0};
@@ -93,20 +105,15 @@ struct FrameSearch : Links {
             return entering_arcs(
                 utterance, i % 2 ? states.after_token : states.after_blank);
         };
-        const auto follow_row = [&](u32 i, u32 arc_id) {
+        const auto follow_row = [&](u32 i, u32 arc_id, u32 k) {
             const Entry& entry = frontier[i];
-            const Row arcs = row_of(entry);
-            const States states = states_of(task, utterance, entry.record);
-            const u32 k = arc_id - arcs.first + 1;
-            const u32 label = arc_at(task, utterance, arc_id).ilabel & LABEL_MASK;
-            const bool again = token_of(label) == arcs.token;
-            const u32 tie = states.blank_tie + k, token_tie = states.token_tie + k;
-            follow(entry, i, arc_id, true, !again, tie, token_tie);
+            follow(entry.blank, entry.token, entry.again, i, arc_id, k);
         };
-        const auto enter = [&](u32 i, u32 arc_id) {
-            const Overlay& overlay = utterance.overlay;
-            const u32 tie = overlay.first_tie + (arc_id - overlay.first_arc);
-            follow(frontier[i / 2], i / 2, arc_id, i % 2 == 0, i % 2 == 1, tie, tie);
+        const auto enter = [&](u32 i, u32 arc_id, u32) {
+            const Entry& entry = frontier[i / 2];
+            const float blank = i % 2 ? infinite() : entry.blank;
+            const float token = i % 2 ? entry.token : infinite();
+            follow(blank, token, task.num_tokens, i / 2, arc_id, NONE);
         };
         const u32 count = utterance.frontier_count;
         u32 looked = for_each_arc(memory, count, arcs_of, follow_row);
@@ -122,7 +129,7 @@ struct FrameSearch : Links {
         const u64 row = row_of_frame();
         const Entry best = in_global(utterance.frontier)[utterance.best];
         if (!(within(best.token) < infinite())) return;
-        const Row arcs = row_of(best);
+        const Row arcs = row_of(best.record);
         for (u32 k = threadIdx.x; k < arcs.length; k += blockDim.x) {
             u32 boost = best.boost;
             const Arc arc = arc_at(task, utterance, arcs.first + k);
@@ -134,39 +141,35 @@ struct FrameSearch : Links {
     }
 
     // --------------------------------------------------------------------- close
-    // Relax epsilon arcs, sources by rank: all arcs into a rank come from lower ones,
-    // so that the entries of a rank are final when it comes.
-    __device__ void close(const Team& team, float cutoff) const {
-        while (true) {
-            const u32 rank = progress.next_rank, count = progress.num_epsilon;
-            const u32 overflow = progress.overflow;
-            team.sync();
-            if (rank == NONE || overflow) return;
-            if (team.rank == 0) {
-                progress.next_rank = NONE;
-                progress.num_candidates = 0;
-            }
-            team.sync();
-            for (u32 k = team.rank; k < count; k += team.size) {
-                const u32 source = scratch.epsilon_entries()[k];
-                const u32 own = rank_of(scratch.new_entries()[source].record);
-                if (own > rank) atomicMin(&progress.next_rank, own);
-                if (own == rank) relax(source, cutoff);
-            }
-            team.sync();
-            if (progress.num_candidates > task.candidate_capacity) return;
-            recombine(team, cutoff, false);
-            if (LATTICES && !progress.overflow) note(team);
+    // Relax the epsilon arcs of the next rank; false where there is none. All arcs into
+    // a rank come from lower ones, so that its entries are final when it comes.
+    __device__ bool relax_rank(const Team& team, float cutoff) const {
+        const u32 rank = progress.next_rank, count = progress.num_epsilon;
+        const u32 overflow = progress.overflow;
+        team.sync();
+        if (rank == NONE || overflow) return false;
+        if (team.rank == 0) {
+            progress.next_rank = NONE;
+            progress.num_candidates = 0;
         }
+        team.sync();
+        for (u32 k = team.rank; k < count; k += team.size) {
+            const u64 waits = scratch.epsilon_entries[k];
+            const u32 own = static_cast<u32>(waits >> 32);
+            if (own > rank) atomicMin(&progress.next_rank, own);
+            if (own == rank) relax(static_cast<u32>(waits), cutoff);
+        }
+        team.sync();
+        return progress.num_candidates <= scratch.max_candidates;
     }
 
     // Append what the epsilon arcs of an entry reach within the cutoff.
     __device__ void relax(u32 source, float cutoff) const {
-        const Entry& entry = scratch.new_entries()[source];
+        const Entry& entry = scratch.new_entries[source];
         const States states = states_of(task, utterance, entry.record);
         if (enters_hub(entry.record)) {
             const u32 tie = states.token_tie | EPSILON_ARC;
-            append({entry.token, row_of(entry).hub, source | FROM_TOKEN, tie},
+            append({entry.token, row_of(entry.record).hub, source | FROM_TOKEN, tie},
                    entry.boost);
             return;
         }
@@ -181,14 +184,11 @@ struct FrameSearch : Links {
             const float cost = extras_of(a, arc, boost).after(before);
             if (!(cost <= cutoff)) continue;
             const u32 tie = (first + 1 + (a - arcs.begin)) | EPSILON_ARC;
-            const u32 to = task.has_hubs ? hub_of_record(arc.nextstate) : arc.nextstate;
+            u32 to = arc.nextstate;
+            if (task.has_hubs) to = row_of(to).hub;
             atomicMin(&progress.least_epsilon, ordered(cost));
             append({cost, to, from, tie}, boost);
         }
-    }
-
-    __device__ u32 hub_of_record(u32 record) const {
-        return read_only(&record_at(task, utterance, record)->row).hub;
     }
 
     // -------------------------------------------------------------------- settle
@@ -203,15 +203,15 @@ struct FrameSearch : Links {
         const float least = cost_of(least_order);
         u32 within = 0;
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            Entry entry = scratch.new_entries()[i];
+            Entry entry = scratch.new_entries[i];
             entry.blank = entry.blank - least;
             entry.token = entry.token - least;
             in_global(utterance.frontier)[i] = entry;
             within += (entry.blank <= task.beam) + (entry.token <= task.beam);
             if (task.plain && entry.token == 0.0f) atomicMin(&progress.best, i);
-            const u32 slot = scratch.entry_slots()[i];
-            slots.keys[slot] = EMPTY;
-            slots.best[slot] = ~0ull;
+            const u32 slot = scratch.entry_slots[i];
+            scratch.keys[slot] = EMPTY;
+            scratch.best[slot] = ~0ull;
         }
         if (within) atomicAdd(&progress.within, within);
         __syncthreads();
@@ -232,7 +232,7 @@ struct FrameSearch : Links {
             utterance.arcs += progress.arcs;
             utterance.looked += progress.looked;
             utterance.entries += count;
-            utterance.shared += slots.shared;
+            utterance.shared += scratch.shared;
         }
         utterance.frontier_count = count;
         utterance.trace_count += progress.num_nodes;
@@ -291,13 +291,13 @@ struct FrameSearch : Links {
         if (threadIdx.x == 0) {
             const u32 boost = has_phrases(utterance) ? phrases.start : 0;
             const u32 slot = slot_of(task.start, boost);
-            Entry& made = scratch.new_entries()[0];
+            Entry& made = scratch.new_entries[0];
             made.blank_node = made.token_node = new_node(NONE, NONE, 0, 0);
             made.blank_acoustic = made.token_acoustic = 0.0;
             made.ended = 1;
             (task.start & HUB ? made.blank : made.token) = 0.0f;
             progress.least = ordered(0.0f);
-            slots.best[slot] = key_of(0.0f, 0);  // no epsilon arc can beat it
+            scratch.best[slot] = key_of(0.0f, 0);  // no epsilon arc can beat it
         }
         __syncthreads();
     }
@@ -327,38 +327,42 @@ struct FrameSearch : Links {
         }
         if (utterance.logprobs.bad_frame != NONE) return NO_LOGPROB;
         float cutoff = task.beam;
-        u32 waiting;
         if (!begun) {
             begin();
-            waiting = progress.num_epsilon;
-            __syncthreads();
         } else {
             keep(memory, task, utterance);
             times.end(KEEP);
             emit();
             // `progress.overflow` is not looked at: threads that are ahead may set it.
-            if (progress.num_candidates > task.candidate_capacity) return GROW_SCRATCH;
+            if (progress.num_candidates > scratch.max_candidates) return grown();
             if (progress.least == ordered(infinite())) {
                 die();
                 return OK;
             }
             if (threadIdx.x == 0) progress.arcs = progress.num_candidates;
             cutoff = fminf(cost_of(progress.least) + utterance.beam, MAX_COST);
-            waiting = recombine(Team::block(), cutoff, true);
-            if (LATTICES && !progress.overflow) note_stays(cutoff);
-            if (LATTICES && !progress.overflow) note(Team::block());
+        }
+        // First what advances by the frame, then epsilon arcs, rank by rank: by a warp
+        // where few wait, as barriers of the block would take longer than the arcs.
+        Team team = {threadIdx.x, blockDim.x};
+        bool emitting = begun;
+        while (emitting || relax_rank(team, cutoff)) {
+            const u32 waiting = recombine(team, cutoff, emitting);
+            if (LATTICES && !progress.overflow) {
+                if (emitting) note_stays(cutoff);
+                note(team);
+            }
+            if (!emitting) continue;
             times.end(RECOMBINE);
+            emitting = false;
+            if (waiting == 0) break;
+            if (waiting > FEW) continue;
+            team.size = WARP;
+            if (threadIdx.x >= WARP) break;
         }
-        // Where few wait, barriers of the block would take longer than the arcs.
-        if (waiting > WARP)
-            close(Team::block(), cutoff);
-        else if (waiting > 0) {
-            if (threadIdx.x < WARP) close(Team::warp(), cutoff);
-            __syncthreads();
-        }
+        if (team.size == WARP) __syncthreads();
         times.end(CLOSE);
-        if (progress.overflow)
-            return progress.overflow & NO_SLOTS ? SPILL : GROW_SCRATCH;
+        if (progress.overflow) return grown();
         if (utterance.trace_count + progress.num_nodes > utterance.trace_capacity)
             return make_room_in_trace();
         if (LATTICES && progress.num_links > utterance.links_capacity)
@@ -367,4 +371,7 @@ struct FrameSearch : Links {
         times.end(SETTLE);
         return status;
     }
+
+    // What an overflow asks for.
+    __device__ u32 grown() const { return scratch.shared ? SPILL : GROW_SCRATCH; }
 };

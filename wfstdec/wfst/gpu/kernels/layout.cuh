@@ -83,7 +83,10 @@ struct alignas(16) Entry {
     u32 record, boost;  // 0 without phrases
     u32 blank_node, token_node;
     u32 ended;  // as of a node: of the token before the blank
-    u32 unused;
+    // What a frame has found, from here on; `again` and `hub` are of the record.
+    u32 leaves_token;           // whether the blank leaves the state after the token
+    float next_blank, repeat;   // what a blank and a repeat cost
+    u32 again, hub;
     double blank_acoustic, token_acoustic;  // of the paths, unscaled
 };
 
@@ -183,7 +186,7 @@ struct Task {
     Entry* new_entries;      // [blocks, entry_capacity]: the frontier being made
     u32* entry_slots;        // [blocks, entry_capacity]: their slots in the table
     u32* tie_breaks;         // [blocks, entry_capacity]: least source boost state
-    u32* epsilon_entries;    // [blocks, entry_capacity]: entries with epsilon arcs
+    u64* epsilon_entries;    // [blocks, entry_capacity]: (rank, entry with epsilon arcs)
     Candidate* candidates;   // [blocks, candidate_capacity]
     u32* candidate_boosts;   // [blocks, candidate_capacity]: where phrases lead them
     u32* candidate_slots;    // [blocks, candidate_capacity]: their slots in the table
@@ -194,7 +197,7 @@ struct Task {
     u32 entry_capacity;
     u32 candidate_capacity;
     u32 table_slots;
-    u32 shared_slots;  // of the table in shared memory; 0: there is none
+    u32 shared_slots;  // of the table in shared memory; 0: all scratch is in global
     u32 num_tokens;    // V
     u32 checked;       // 1: all chunks are known to hold log-probs only
     u32 blank;

@@ -13,7 +13,7 @@ struct Links : Table {
     __device__ void note_arc(
         u32 state, u32 at, bool blank, Taken taken, float cost,
         float acoustic) const {
-        const Entry& to = scratch.new_entries()[at];
+        const Entry& to = scratch.new_entries[at];
         if (!(cost - (blank ? to.blank : to.token) <= task.link_limit)) return;
         const u32 i = atomicAdd(&progress.num_links, 1u);
         if (i >= utterance.links_capacity) return;
@@ -26,18 +26,18 @@ struct Links : Table {
     // Note the candidates that were just recombined.
     __device__ void note(const Team& team) const {
         const u64 row = row_of_frame();
-        const u32 most = task.candidate_capacity, all = progress.num_candidates;
-        for (u32 q = team.rank; q < (all < most ? all : most); q += team.size) {
-            const u32 slot = scratch.candidate_slots()[q];
+        const u32 count = num_candidates();
+        for (u32 q = team.rank; q < count; q += team.size) {
+            const u32 slot = scratch.candidate_slots[q];
             if (slot == NONE) continue;
-            const Candidate candidate = scratch.candidates()[q];
+            const Candidate candidate = scratch.candidates[q];
             const u32 i = candidate.source & ~FROM_TOKEN;
             u32 state = 2 * i + (candidate.source & FROM_TOKEN ? 1 : 0);
             Taken taken;
             float acoustic = 0.0f;
             if (candidate.tie & EPSILON_ARC) {
                 state += utterance.num_places;
-                taken = arc_of(candidate, scratch.new_entries()[i].record);
+                taken = arc_of(candidate, scratch.new_entries[i].record);
             } else {
                 state += utterance.first_place;
                 taken = arc_of(candidate, in_global(utterance.frontier)[i].record);
@@ -45,7 +45,7 @@ struct Links : Table {
                 acoustic = unscaled_cost(row, token_of(label), skips(row));
             }
             const bool blank = candidate.record & HUB;
-            note_arc(state, slots.entries[slot], blank, taken, candidate.cost, acoustic);
+            note_arc(state, scratch.table_entries[slot], blank, taken, candidate.cost, acoustic);
         }
         team.sync();
     }
@@ -54,25 +54,25 @@ struct Links : Table {
     __device__ void note_stays(float cutoff) const {
         const u64 row = row_of_frame();
         const bool skip = skips(row);
-        for_each_stay(cutoff, [&](u32 i, const Stays& stays) {
+        for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
             const Entry& entry = in_global(utterance.frontier)[i];
+            const Stays stays = stays_of(entry, entry.again, row, skip);
             const u32 from = utterance.first_place + 2 * i, boost = entry.boost;
             const float of_blank = unscaled_cost(row, task.blank, skip);
             if (stays.least_blank() <= cutoff) {
-                const bool both = has_both(entry.record);
-                const u32 slot = slot_of(both ? entry.record : hub_of(entry), boost);
-                const u32 at = slots.entries[slot];
+                const bool own = has_both(entry.record) || entry.record & HUB;
+                const u32 slot = slot_of(own ? entry.record : entry.hub, boost);
+                const u32 at = scratch.table_entries[slot];
                 if (stays.blank <= cutoff)
                     note_arc(from, at, true, {NONE, 0}, stays.blank, of_blank);
                 if (stays.from_token <= cutoff)
                     note_arc(from + 1, at, true, {NONE, 0}, stays.from_token, of_blank);
             }
-            if (!(stays.repeat <= cutoff)) return;
-            const u32 at = slots.entries[slot_of(entry.record, boost)];
-            const u32 token = row_of(entry).token;
-            const float acoustic = unscaled_cost(row, token, skip);
-            note_arc(from + 1, at, false, {token, 0}, stays.repeat, acoustic);
-        });
+            if (!(stays.repeat <= cutoff)) continue;
+            const u32 at = scratch.table_entries[slot_of(entry.record, boost)];
+            const float acoustic = unscaled_cost(row, entry.again, skip);
+            note_arc(from + 1, at, false, {entry.again, 0}, stays.repeat, acoustic);
+        }
         __syncthreads();
     }
 
@@ -81,7 +81,7 @@ struct Links : Table {
         for (u32 i = utterance.links_count + threadIdx.x; i < progress.num_links;
              i += blockDim.x) {
             Link& link = in_global(utterance.links)[i];
-            const Entry& to = scratch.new_entries()[link.nextstate / 2];
+            const Entry& to = scratch.new_entries[link.nextstate / 2];
             link.excess = link.excess - (link.nextstate % 2 ? to.token : to.blank);
             link.nextstate += utterance.num_places;
         }

@@ -2,30 +2,26 @@
 //
 // `frame.cuh` is one frame. A frame for which some array is too small leaves the
 // utterance as it was before; the host makes room and launches again. A frame that
-// outgrows the table in shared memory is done once more with the one in global memory.
+// outgrows the scratch in shared memory is done once more with that in global memory.
 #include "frame.cuh"
 
 struct Search : FrameSearch {
-    // -------------------------------------------------------------------- tables
-    // Take the table in shared memory, or the one in global memory.
+    // Take scratch in shared memory, or in global memory.
     __device__ void use(bool shared) const {
-        if (slots.shared == shared) return;
+        if (scratch.shared == shared) return;
         __syncthreads();
         if (threadIdx.x == 0)
-            slots = shared
-                ? shared_slots(shared_table, task.shared_slots, task.entry_capacity)
-                : scratch.slots();
+            scratch = shared ? shared_scratch(task, shared_memory) : global_scratch(task);
         __syncthreads();
     }
 
-    // Whether to try the next frame with the table in shared memory: most frames make
-    // about as many entries as the one before them, so that had to leave room to spare.
+    // Whether to try the next frame in shared memory: most frames make about as many
+    // entries as the one before them, so that had to leave room to spare.
     __device__ bool fits_in_shared() const {
-        const u32 room = task.shared_slots / 8 * 3;
-        return utterance.frontier_count < room;
+        return utterance.frontier_count < task.shared_slots / 8 * 3;
     }
 
-    // `frame` with one table or the other.
+    // `frame` with scratch in one memory or the other.
     __device__ u32 pass() const {
         bool shared = fits_in_shared();
         while (true) {
@@ -47,7 +43,7 @@ struct Search : FrameSearch {
                 utterance.logprobs, utterance.chunk_frame + ahead, task.num_tokens);
         make_backup();
         restart();
-        use(!slots.shared && task.shared_slots > 0);
+        use(!scratch.shared && task.shared_slots > 0);
         restart();
         u32 status = OK;
         while (status == OK) {
@@ -75,13 +71,12 @@ search_chunk(const __grid_constant__ Task task) {
     __shared__ Progress progress;
     __shared__ Utterance utterance;
     __shared__ Phrases phrases;
-    __shared__ Slots slots;
+    __shared__ Scratch scratch;
     __shared__ PhaseClock<NUM_PHASES> times;
     __shared__ u32 drawn;
-    DYNAMIC_SHARED(u64, shared_table);
-    const BlockScratch scratch = {task};
+    DYNAMIC_SHARED(Entry, shared_memory);
     times.start();
-    if (threadIdx.x == 0) slots = scratch.slots();
+    if (threadIdx.x == 0) scratch = global_scratch(task);
     while (true) {
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -93,8 +88,8 @@ search_chunk(const __grid_constant__ Task task) {
         }
         __syncthreads();
         if (drawn >= task.queue_length) break;
-        const Table table = {{task, utterance, phrases}, scratch, slots, progress};
-        const FrameSearch frames = {{table}, shared_table, memory, times};
+        const Table table = {{task, utterance, phrases}, scratch, progress};
+        const FrameSearch frames = {{table}, shared_memory, memory, times};
         Search{frames}.run();
         __syncthreads();
         if (threadIdx.x == 0) task.utterances[task.queue[drawn]] = utterance;

@@ -22,51 +22,48 @@ struct Team {
     }
 };
 
-// The slots of a table, and how many entries it may have.
-struct Slots {
-    u64 *keys, *best;
-    u32 *entries, size, max_entries;
-    bool shared;  // in shared memory
+// What a frame is made in: the block's part of arrays in global memory, or less of it
+// in shared memory.
+struct Scratch {
+    Entry* new_entries;
+    Candidate* candidates;
+    u64 *keys, *best, *epsilon_entries;
+    u32 *table_entries, *entry_slots, *tie_breaks, *candidate_boosts, *candidate_slots;
+    u32 num_slots, max_entries, max_candidates;
+    bool shared;
 };
 
-// The scratch of this block: its parts of the arrays of all blocks.
-struct BlockScratch {
-    const Task& task;
-
-    __device__ Entry* new_entries() const { return task.new_entries + entries(); }
-    __device__ u32* entry_slots() const { return task.entry_slots + entries(); }
-    __device__ u32* tie_breaks() const { return task.tie_breaks + entries(); }
-    __device__ u32* epsilon_entries() const { return task.epsilon_entries + entries(); }
-    __device__ Candidate* candidates() const {
-        return task.candidates + before(task.candidate_capacity);
-    }
-    __device__ u32* candidate_boosts() const {
-        return task.candidate_boosts + before(task.candidate_capacity);
-    }
-    __device__ u32* candidate_slots() const {
-        return task.candidate_slots + before(task.candidate_capacity);
-    }
-    __device__ Slots slots() const {
-        const u64 first = before(task.table_slots);
-        return {task.table_keys + first, task.table_best + first,
-                task.table_entries + first, task.table_slots, task.entry_capacity,
-                false};
-    }
-    __device__ u64 entries() const { return before(task.entry_capacity); }
-    __device__ static u64 before(u32 each) {
-        return static_cast<u64>(blockIdx.x) * each;
-    }
-};
-
-// The table in shared memory; at most half full, as the one in global memory is.
-__device__ inline Slots shared_slots(u64* memory, u32 size, u32 entry_capacity) {
-    u64* best = memory + size;
-    const u32 max_entries = size / 2 < entry_capacity ? size / 2 : entry_capacity;
-    u32* entries = reinterpret_cast<u32*>(best + size);
-    return {memory, best, entries, size, max_entries, true};
+__device__ inline Scratch global_scratch(const Task& task) {
+    const u64 block = blockIdx.x, entries = block * task.entry_capacity;
+    const u64 candidates = block * task.candidate_capacity;
+    const u64 slots = block * task.table_slots;
+    return {task.new_entries + entries, task.candidates + candidates,
+            task.table_keys + slots, task.table_best + slots,
+            task.epsilon_entries + entries, task.table_entries + slots,
+            task.entry_slots + entries, task.tie_breaks + entries,
+            task.candidate_boosts + candidates, task.candidate_slots + candidates,
+            task.table_slots, task.entry_capacity, task.candidate_capacity, false};
 }
 
-constexpr u32 NO_ROOM = 1, NO_SLOTS = 2;  // what `Progress.overflow` may have
+// An entry and a candidate for every other slot: SLOT_BYTES of layout.py.
+__device__ inline Scratch shared_scratch(const Task& task, Entry* memory) {
+    const u32 slots = task.shared_slots, each = slots / 2;
+    Candidate* candidates = reinterpret_cast<Candidate*>(memory + each);
+    u64* keys = reinterpret_cast<u64*>(candidates + each);
+    u64 *best = keys + slots, *epsilon_entries = best + slots;
+    u32* table_entries = reinterpret_cast<u32*>(epsilon_entries + each);
+    u32 *entry_slots = table_entries + slots, *tie_breaks = entry_slots + each;
+    u32* candidate_boosts = tie_breaks + each;
+    const u32 entries = each < task.entry_capacity ? each : task.entry_capacity;
+    const u32 most =
+        each < task.candidate_capacity ? each : task.candidate_capacity;
+    return {memory, candidates, keys, best, epsilon_entries, table_entries,
+            entry_slots, tie_breaks, candidate_boosts, candidate_boosts + each,
+            slots, entries, most, true};
+}
+
+// What `Progress.overflow` may have: no room in shared memory, or in global memory.
+constexpr u32 NO_SHARED = 1, NO_ROOM = 2;
 
 // Counters of the frame that a block is at.
 struct Progress {
@@ -78,22 +75,21 @@ struct Progress {
     u32 least;           // the least cost, ordered
     u32 least_epsilon;   // of those that epsilon arcs reach
     u32 within, best;    // as in `Utterance`
-    u32 overflow;        // NO_ROOM, NO_SLOTS
+    u32 overflow;        // NO_SHARED, NO_ROOM
     u32 arcs, looked;    // what `Utterance` sums up
     u32 num_links;  // those of the frame and those that did not fit included
 };
 
 struct Table : Costs {
-    const BlockScratch scratch;
-    Slots& slots;  // of the table in use
+    Scratch& scratch;  // that is in use
     Progress& progress;
 
     // Empty all slots: a frame that was interrupted, or another launch, may have left
     // something there.
     __device__ void clear() const {
-        for (u32 slot = threadIdx.x; slot < slots.size; slot += blockDim.x) {
-            slots.keys[slot] = EMPTY;
-            slots.best[slot] = ~0ull;
+        for (u32 slot = threadIdx.x; slot < scratch.num_slots; slot += blockDim.x) {
+            scratch.keys[slot] = EMPTY;
+            scratch.best[slot] = ~0ull;
         }
         __syncthreads();
     }
@@ -101,152 +97,144 @@ struct Table : Costs {
     // Add a candidate, or say that there is no room.
     __device__ void append(const Candidate& candidate, u32 boost) const {
         const u32 at = atomicAdd(&progress.num_candidates, 1u);
-        if (at < task.candidate_capacity) {
-            scratch.candidates()[at] = candidate;
-            if (has_phrases(utterance)) scratch.candidate_boosts()[at] = boost;
+        if (at < scratch.max_candidates) {
+            scratch.candidates[at] = candidate;
+            if (has_phrases(utterance)) scratch.candidate_boosts[at] = boost;
         } else {
-            atomicOr(&progress.overflow, NO_ROOM);
+            overflow();
         }
     }
 
-    // Give blanks, repeats and candidates within the cutoff to their search states:
-    // each keeps the least (cost, tie, source boost state), and that one writes the
-    // entry. No order of threads decides. A barrier has to lie between the last
-    // `append` and this. Returns how many entries have epsilon arcs.
+    __device__ void overflow() const {
+        atomicOr(&progress.overflow, scratch.shared ? NO_SHARED : NO_ROOM);
+    }
+
+    __device__ u32 num_candidates() const {
+        const u32 all = progress.num_candidates, most = scratch.max_candidates;
+        return all < most ? all : most;
+    }
+
+    // Give candidates within the cutoff to their search states, with `stays` blanks and
+    // repeats too: each state keeps the least (cost, tie, source boost state), and that
+    // one writes the entry. No order of threads decides. A barrier has to lie between
+    // the last `append` and this. Returns how many entries have epsilon arcs.
     __device__ u32 recombine(const Team& team, float cutoff, bool stays) const {
         const bool phrases = has_phrases(utterance);
-        const u32 most = task.candidate_capacity, all = progress.num_candidates;
-        const u32 count = all < most ? all : most;
-        if (stays) for_each_stay(cutoff, [&](u32 i, const Stays& of) {
-            const Entry& entry = in_global(utterance.frontier)[i];
-            offer_stays(entry, of, cutoff);
-        });
+        // `progress.overflow` is not looked at: threads that are ahead may set it.
+        const u32 count = num_candidates();
+        const u32 entries = stays ? utterance.frontier_count : 0;
+        for (u32 i = team.rank; i < entries; i += team.size)
+            offer_stays(in_global(utterance.frontier)[i], cutoff);
         for (u32 q = team.rank; q < count; q += team.size) {
-            const Candidate candidate = scratch.candidates()[q];
+            const Candidate candidate = scratch.candidates[q];
             u32 slot = NONE;
             if (candidate.cost <= cutoff) {
-                const u32 boost = phrases ? scratch.candidate_boosts()[q] : 0;
+                const u32 boost = phrases ? scratch.candidate_boosts[q] : 0;
                 slot = slot_of(candidate.record, boost);
             }
-            scratch.candidate_slots()[q] = slot;
+            scratch.candidate_slots[q] = slot;
             if (slot == NONE) continue;
-            atomicMin(&slots.best[slot], key_of(candidate.cost, candidate.tie));
+            atomicMin(&scratch.best[slot], key_of(candidate.cost, candidate.tie));
         }
         team.sync();
         const u32 waiting = progress.num_epsilon;
         if (progress.overflow) return waiting;
         if (phrases) break_ties(team, count);
-        if (stays) for_each_stay(cutoff, [&](u32 i, const Stays& of) {
-            const Entry& entry = in_global(utterance.frontier)[i];
-            write_stays(entry, of, cutoff);
-        });
+        for (u32 i = team.rank; i < entries; i += team.size)
+            write_stays(in_global(utterance.frontier)[i], cutoff);
         for (u32 q = team.rank; q < count; q += team.size) {
             if (!is_least(q)) continue;
-            const Candidate candidate = scratch.candidates()[q];
-            const u32 at = slots.entries[scratch.candidate_slots()[q]];
-            if (phrases && scratch.tie_breaks()[at] != source_boost(candidate))
-                continue;
+            const Candidate candidate = scratch.candidates[q];
+            const u32 at = scratch.table_entries[scratch.candidate_slots[q]];
+            if (phrases && scratch.tie_breaks[at] != source_boost(candidate)) continue;
             if (candidate.tie & EPSILON_ARC)
-                write_epsilon(scratch.new_entries()[at], candidate);
+                write_epsilon(scratch.new_entries[at], candidate);
             else
-                write_emitting(scratch.new_entries()[at], candidate);
+                write_emitting(scratch.new_entries[at], candidate);
         }
         team.sync();
         return waiting;
     }
 
     // ------------------------------------------------------------- blanks and repeats
-    // Calls `visit(entry, stays)` for the entries that stay within the cutoff.
-    template <class Visit>
-    __device__ void for_each_stay(float cutoff, Visit visit) const {
-        const u64 row = row_of_frame();
-        const bool skip = skips(row);
-        for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
-            const Entry& entry = in_global(utterance.frontier)[i];
-            const Stays stays = stays_of(entry, row_of(entry).token, row, skip);
-            if (stays.least() <= cutoff) visit(i, stays);
-        }
+    __device__ Row row_of(u32 record) const {
+        return read_only(&record_at(task, utterance, record)->row);
     }
 
-    __device__ Row row_of(const Entry& entry) const {
-        return read_only(&record_at(task, utterance, entry.record)->row);
+    // Put into an entry what a blank and a repeat cost there; the least of it.
+    __device__ float price_stays(Entry& entry, const Row& row, u64 frame, bool skip) const {
+        const Stays stays = stays_of(entry, row.token, frame, skip);
+        entry.leaves_token = stays.leaves_token(entry.record);
+        entry.next_blank = stays.least_blank();
+        entry.repeat = stays.repeat;
+        entry.again = row.token;
+        entry.hub = row.hub;
+        return stays.least();
     }
 
-    // The key of a blank that leads to an entry of its own.
-    __device__ u64 blank_key(
-        const Entry& entry, const Stays& stays, const States& states) const {
-        const u32 tie = entry.record & HUB ? states.blank_tie : states.token_tie;
-        return key_of(stays.least_blank(), tie);
-    }
-
-    __device__ u32 hub_of(const Entry& entry) const {
-        return entry.record & HUB ? entry.record : row_of(entry).hub;
-    }
-
-    __device__ void offer_stays(
-        const Entry& entry, const Stays& stays, float cutoff) const {
+    // Calls `visit(slot, key)` with what an entry offers within the cutoff: the slot of
+    // its record, and that of a blank which leads to an entry of its own.
+    template <class Repeat, class Blank>
+    __device__ void for_each_stay(
+        const Entry& entry, float cutoff, Repeat visit, Blank visit_hub) const {
+        const bool both = has_both(entry.record), blank = entry.next_blank <= cutoff;
+        const bool repeats = entry.repeat <= cutoff;
+        if (!repeats && !blank) return;
         const States states = states_of(task, utterance, entry.record);
-        const bool both = has_both(entry.record), blank = stays.least_blank() <= cutoff;
-        const bool repeats = stays.repeat <= cutoff;
-        if (repeats || (both && blank)) {
+        if (repeats || both) {
             const u32 slot = slot_of(entry.record, entry.boost);
-            if (slot != NONE && repeats)
-                atomicMin(&slots.best[slot], key_of(stays.repeat, states.token_tie));
+            if (slot != NONE) visit(slot, key_of(entry.repeat, states.token_tie));
         }
         if (!both && blank) {
-            const u32 slot = slot_of(hub_of(entry), entry.boost);
-            if (slot != NONE)
-                atomicMin(&slots.best[slot], blank_key(entry, stays, states));
+            const bool is_hub = entry.record & HUB;
+            const u32 slot = slot_of(is_hub ? entry.record : entry.hub, entry.boost);
+            const u32 tie = is_hub ? states.blank_tie : states.token_tie;
+            if (slot != NONE) visit_hub(slot, key_of(entry.next_blank, tie));
         }
     }
 
-    __device__ void write_stays(
-        const Entry& entry, const Stays& stays, float cutoff) const {
-        const States states = states_of(task, utterance, entry.record);
-        const bool both = has_both(entry.record), blank = stays.least_blank() <= cutoff;
-        const bool repeats = stays.repeat <= cutoff;
+    __device__ void offer_stays(const Entry& entry, float cutoff) const {
+        const auto offer = [&](u32 slot, u64 key) {
+            if (cost_of_key(key) <= cutoff) atomicMin(&scratch.best[slot], key);
+        };
+        for_each_stay(entry, cutoff, offer, offer);
+    }
+
+    __device__ void write_stays(const Entry& entry, float cutoff) const {
         const u64 row = row_of_frame();
-        const bool skip = skips(row);
-        if (repeats || (both && blank)) {
-            const u32 slot = slot_of(entry.record, entry.boost);
-            if (slot == NONE) return;
-            Entry& made = scratch.new_entries()[slots.entries[slot]];
-            const u64 key = key_of(stays.repeat, states.token_tie);
-            if (repeats && slots.best[slot] == key) {
-                const u32 token = row_of(entry).token;
-                made.token = stays.repeat;
+        const auto write_blank = [&](Entry& made) {
+            const bool from_token = entry.leaves_token;
+            const double before =
+                from_token ? entry.token_acoustic : entry.blank_acoustic;
+            made.blank = entry.next_blank;
+            made.blank_node = from_token ? entry.token_node : entry.blank_node;
+            made.ended = from_token ? utterance.frames + 1 : entry.ended;
+            made.blank_acoustic = before + unscaled_cost(row, task.blank, false);
+        };
+        const auto write = [&](u32 slot, u64 key) {
+            Entry& made = scratch.new_entries[scratch.table_entries[slot]];
+            if (entry.repeat <= cutoff && scratch.best[slot] == key) {
+                made.token = entry.repeat;
                 made.token_node = entry.token_node;
                 made.token_acoustic =
-                    entry.token_acoustic + unscaled_cost(row, token, skip);
+                    entry.token_acoustic + unscaled_cost(row, entry.again, false);
             }
-            if (both && blank) write_blank(made, entry, stays, row, skip);
-        }
-        if (!both && blank) {
-            const u32 slot = slot_of(hub_of(entry), entry.boost);
-            if (slot == NONE || slots.best[slot] != blank_key(entry, stays, states))
-                return;
-            Entry& made = scratch.new_entries()[slots.entries[slot]];
-            write_blank(made, entry, stays, row, skip);
-        }
-    }
-
-    __device__ void write_blank(
-        Entry& made, const Entry& entry, const Stays& stays, u64 row, bool skip) const {
-        const bool from_token = stays.leaves_token(entry.record);
-        const double before = from_token ? entry.token_acoustic : entry.blank_acoustic;
-        made.blank = stays.least_blank();
-        made.blank_node = from_token ? entry.token_node : entry.blank_node;
-        made.ended = from_token ? utterance.frames + 1 : entry.ended;
-        made.blank_acoustic = before + unscaled_cost(row, task.blank, skip);
+            if (has_both(entry.record) && entry.next_blank <= cutoff) write_blank(made);
+        };
+        const auto write_hub = [&](u32 slot, u64 key) {
+            if (scratch.best[slot] == key)
+                write_blank(scratch.new_entries[scratch.table_entries[slot]]);
+        };
+        for_each_stay(entry, cutoff, write, write_hub);
     }
 
     // --------------------------------------------------------------------- candidates
     // Whether nothing else reaches the same search state at a lower (cost, tie).
     __device__ bool is_least(u32 q) const {
-        const u32 slot = scratch.candidate_slots()[q];
+        const u32 slot = scratch.candidate_slots[q];
         if (slot == NONE) return false;
-        const Candidate candidate = scratch.candidates()[q];
-        return slots.best[slot] == key_of(candidate.cost, candidate.tie);
+        const Candidate candidate = scratch.candidates[q];
+        return scratch.best[slot] == key_of(candidate.cost, candidate.tie);
     }
 
     // Among candidates of equal (cost, tie), find the least boost state of a source:
@@ -257,17 +245,17 @@ struct Table : Costs {
         team.sync();
         for (u32 q = team.rank; q < count; q += team.size)
             if (is_least(q))
-                atomicMin(tie_of(q), source_boost(scratch.candidates()[q]));
+                atomicMin(tie_of(q), source_boost(scratch.candidates[q]));
         team.sync();
     }
 
     __device__ u32* tie_of(u32 q) const {
-        return &scratch.tie_breaks()[slots.entries[scratch.candidate_slots()[q]]];
+        return &scratch.tie_breaks[scratch.table_entries[scratch.candidate_slots[q]]];
     }
 
     __device__ u32 source_boost(const Candidate& candidate) const {
         const u32 source = candidate.source & ~FROM_TOKEN;
-        if (candidate.tie & EPSILON_ARC) return scratch.new_entries()[source].boost;
+        if (candidate.tie & EPSILON_ARC) return scratch.new_entries[source].boost;
         return in_global(utterance.frontier)[source].boost;
     }
 
@@ -305,12 +293,12 @@ struct Table : Costs {
         const u32 previous = from_token ? entry.token_node : entry.blank_node;
         made.token = candidate.cost;
         made.token_node = new_node(previous, arc, now, from_token ? now : entry.ended);
-        made.token_acoustic = before + unscaled_cost(row, token_of(label), skips(row));
+        made.token_acoustic = before + unscaled_cost(row, token_of(label), false);
     }
 
     // From token to token, from a token to its hub, or from hub to hub.
     __device__ void write_epsilon(Entry& made, const Candidate& candidate) const {
-        const Entry& entry = scratch.new_entries()[candidate.source & ~FROM_TOKEN];
+        const Entry& entry = scratch.new_entries[candidate.source & ~FROM_TOKEN];
         const u32 arc = arc_of(candidate, entry.record).arc;
         const u32 now = utterance.frames + (utterance.frontier_count > 0);
         if (arc == NONE) {
@@ -345,35 +333,37 @@ struct Table : Costs {
     __device__ u32 slot_of(u32 record, u32 boost) const {
         const u32 number = record & (RECORDS | HUB);
         const u64 key = static_cast<u64>(number) << 32 | boost;
-        u32 slot = __umulhi(mix(number ^ mix(boost)), slots.size);
+        u32 slot = __umulhi(mix(number ^ mix(boost)), scratch.num_slots);
         while (!peek(&progress.overflow)) {
-            u64 found = peek(&slots.keys[slot]);
+            u64 found = peek(&scratch.keys[slot]);
             if (found == EMPTY) {
-                found = atomicCAS(&slots.keys[slot], EMPTY, key);
+                found = atomicCAS(&scratch.keys[slot], EMPTY, key);
                 if (found == EMPTY)
                     return add_entry(record, boost, slot) ? slot : NONE;
             }
             if (found == key) return slot;
-            slot = slot + 1 < slots.size ? slot + 1 : 0;
+            slot = slot + 1 < scratch.num_slots ? slot + 1 : 0;
         }
         return NONE;
     }
 
     __device__ bool add_entry(u32 record, u32 boost, u32 slot) const {
         const u32 at = atomicAdd(&progress.num_entries, 1u);
-        if (at >= slots.max_entries) {
-            atomicOr(&progress.overflow, no_entry());
+        if (at >= scratch.max_entries) {
+            overflow();
             return false;
         }
-        slots.entries[slot] = at;
-        scratch.entry_slots()[at] = slot;
-        Entry& made = scratch.new_entries()[at];
+        scratch.table_entries[slot] = at;
+        scratch.entry_slots[at] = slot;
+        Entry& made = scratch.new_entries[at];
         made.blank = made.token = infinite();
         made.record = record;
         made.boost = boost;
         if (record & EPSILONS || enters_hub(record)) {
-            scratch.epsilon_entries()[atomicAdd(&progress.num_epsilon, 1u)] = at;
-            atomicMin(&progress.next_rank, rank_of(record));
+            const u64 rank = rank_of(record);
+            const u32 k = atomicAdd(&progress.num_epsilon, 1u);
+            scratch.epsilon_entries[k] = rank << 32 | at;
+            atomicMin(&progress.next_rank, static_cast<u32>(rank));
         }
         return true;
     }
@@ -386,10 +376,5 @@ struct Table : Costs {
     __device__ u32 rank_of(u32 record) const {
         if (enters_hub(record)) return 0;
         return read_only(&record_at(task, utterance, record)->epsilons).rank;
-    }
-
-    // What is too small where there is no room for an entry.
-    __device__ u32 no_entry() const {
-        return slots.max_entries < task.entry_capacity ? NO_SLOTS : NO_ROOM;
     }
 };
