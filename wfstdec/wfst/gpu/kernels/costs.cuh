@@ -23,8 +23,9 @@ struct Stays {
     __device__ float least_blank() const { return fminf(blank, from_token); }
     __device__ float least() const { return fminf(least_blank(), repeat); }
     // Whether a path takes the blank after the token: a tie goes to the lower state.
-    __device__ bool leaves_token(u32 record) const {
-        return from_token < blank || (from_token == blank && record & TOKEN_FIRST);
+    __device__ bool leaves_token(const Entry& entry) const {
+        return from_token < blank ||
+            (from_token == blank && entry.record & TOKEN_FIRST);
     }
 };
 
@@ -66,17 +67,21 @@ struct Costs {
         return !task.has_hubs && !(record & (SHARED | HUB));
     }
 
-    __device__ Stays stays_of(const Entry& entry, u32 token, u64 row, bool skip) const {
-        Stays stays = {infinite(), infinite(), infinite()};
-        const float blank = within(entry.blank), after_token = within(entry.token);
-        if (!(entry.record & NO_BLANK)) {
-            const float price = scaled_cost(row, task.blank, skip);
-            stays.blank = blank + price;
-            if (!task.has_hubs) stays.from_token = after_token + price;
-        }
-        if (after_token < infinite() && token < task.num_tokens)
-            stays.repeat = after_token + scaled_cost(row, token, skip);
+    // By what a blank and the entry's token cost.
+    __device__ Stays stays_of(const Entry& entry, float blank, float token) const {
+        Stays stays = {infinite(), infinite(), within(entry.token) + token};
+        if (entry.record & NO_BLANK) return stays;
+        stays.blank = within(entry.blank) + blank;
+        if (!task.has_hubs) stays.from_token = within(entry.token) + blank;
         return stays;
+    }
+
+    __device__ Stays price_stays(const Entry& entry, u32 token) const {
+        const u64 row = row_of_frame();
+        const bool skip = skips(row);
+        const float of_token =
+            token < task.num_tokens ? scaled_cost(row, token, skip) : infinite();
+        return stays_of(entry, scaled_cost(row, task.blank, skip), of_token);
     }
 
     // What an arc adds; the boost state becomes the next one.

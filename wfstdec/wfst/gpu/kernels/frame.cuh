@@ -25,6 +25,8 @@
 // to be done again, and of one with a number that is no log-prob.
 constexpr u32 SPILL = NONE, AGAIN = NONE - 1, NO_LOGPROB = NONE - 2;
 
+// Which states of an entry are left; NO_STATE only brings the bound down.
+constexpr u32 BOTH = 0, AFTER_BLANK = 1, AFTER_TOKEN = 2, NO_STATE = 3;
 constexpr u32 FEW = 64;  // entries whose epsilon arcs a warp follows
 
 // The search of one utterance, a frame at a time.
@@ -37,29 +39,30 @@ struct FrameSearch : Links {
     // Offer a cost that an arc reaches: it lowers the bound, and makes a candidate if it
     // may survive.
     __device__ void offer(
-        float cost, u32 source, u32 arc_id, u32 k, u32 record, u32 boost) const {
+        float cost, u32 source, u32 arc_id, const Arc& arc, u32 boost, u32 of) const {
         if (!(cost <= MAX_COST)) return;
         if (cost < cost_of(peek(&progress.least)))
             atomicMin(&progress.least, ordered(cost));
+        if (of == NO_STATE) return;
         const float least = cost_of(peek(&progress.least));
         if (!(cost <= fminf(least + utterance.beam, MAX_COST))) return;
         u32 tie;
-        if (ADDED && k == NONE) {
+        if (ADDED && of != BOTH) {
             const Overlay& overlay = utterance.overlay;
             tie = overlay.first_tie + (arc_id - overlay.first_arc);
         } else {
-            const Entry& entry = in_global(utterance.frontier)[source & ~FROM_TOKEN];
-            const States states = states_of(task, utterance, entry.record);
-            tie = 1 + k + (source & FROM_TOKEN ? states.token_tie : states.blank_tie);
+            const u32 i = source & ~FROM_TOKEN;
+            const u32 record = in_global(utterance.frontier)[i].record;
+            const States states = states_of(task, utterance, record);
+            tie = source & FROM_TOKEN ? states.token_tie : states.blank_tie;
+            tie += arc_id - row_of(record).first + 1;
         }
-        append({cost, record, source, tie}, boost);
+        append({cost, arc.nextstate, source, tie}, boost);
     }
 
-    // Follow an arc out of an entry, `k`-th of its row or NONE of a call, from the state
-    // that is better; a tie goes to the lower one. The token `again` does not follow
-    // the state after it.
-    __device__ void follow(
-        float blank, float after_token, u32 again, u32 i, u32 arc_id, u32 k) const {
+    // Follow an arc out of the states `of` an entry, from the one that is better; a tie
+    // goes to the lower one. Its token does not follow the state after it.
+    __device__ void follow(u32 i, u32 arc_id, u32 of) const {
         const Arc arc = arc_at(task, utterance, arc_id);
         const u32 token = token_of(arc.ilabel & LABEL_MASK);
         const u64 row = row_of_frame();
@@ -68,32 +71,37 @@ struct FrameSearch : Links {
         const Entry& entry = in_global(utterance.frontier)[i];
         u32 boost = entry.boost;
         const Extras extras = extras_of(arc_id, arc, boost);
-        blank = extras.after(within(blank)) + price;
-        after_token =
-            token == again ? infinite() : extras.after(within(after_token)) + price;
+        float blank = infinite(), after_token = infinite();
+        if (of != AFTER_TOKEN) blank = extras.after(within(entry.blank)) + price;
+        if (of != AFTER_BLANK && (token != entry.again || of == AFTER_TOKEN))
+            after_token = extras.after(within(entry.token)) + price;
         const bool from_token = after_token < blank ||
             (after_token == blank && entry.record & TOKEN_FIRST);
         // A lattice has the arcs out of both.
-        if (LATTICES || !from_token) offer(blank, i, arc_id, k, arc.nextstate, boost);
+        if (LATTICES || !from_token) offer(blank, i, arc_id, arc, boost, of);
         if (LATTICES || from_token)
-            offer(after_token, i | FROM_TOKEN, arc_id, k, arc.nextstate, boost);
+            offer(after_token, i | FROM_TOKEN, arc_id, arc, boost, of);
     }
 
     // Write the arcs that may survive to the candidates; `progress.least` becomes the
     // least cost that any of them, a blank or a repeat reaches.
     __device__ void emit() const {
         Entry* frontier = in_global(utterance.frontier);
-        const u64 row = row_of_frame();
-        const bool skip = skips(row);
-        if (task.plain) start_bound();
+        // Where blanks and repeats are arcs, the best entry brings the bound down first.
+        bool bound_only = task.plain;
         const auto arcs_of = [&](u32 i) {
+            if (bound_only && i != utterance.best) return Range{0, 0};
             Entry& entry = frontier[i];
             const Row arcs = row_of(entry.record);
-            const float stays = price_stays(entry, arcs, row, skip);
+            const Stays stays = price_stays(entry, arcs.token);
+            entry.next_blank = stays.least_blank();
+            entry.repeat = stays.repeat;
+            entry.again = arcs.token;
+            const float least = stays.least();
             if (!(within(fminf(entry.blank, entry.token)) < infinite()))
                 return Range{0, 0};
-            if (stays <= MAX_COST && stays < cost_of(peek(&progress.least)))
-                atomicMin(&progress.least, ordered(stays));
+            if (least <= MAX_COST && least < cost_of(peek(&progress.least)))
+                atomicMin(&progress.least, ordered(least));
             if (enters_hub(entry.record)) return Range{0, 0};
             return Range{arcs.first, arcs.first + arcs.length};
         };
@@ -105,39 +113,23 @@ struct FrameSearch : Links {
             return entering_arcs(
                 utterance, i % 2 ? states.after_token : states.after_blank);
         };
-        const auto follow_row = [&](u32 i, u32 arc_id, u32 k) {
-            const Entry& entry = frontier[i];
-            follow(entry.blank, entry.token, entry.again, i, arc_id, k);
+        const auto follow_row = [&](u32 i, u32 arc_id) {
+            follow(i, arc_id, bound_only ? NO_STATE : BOTH);
         };
-        const auto enter = [&](u32 i, u32 arc_id, u32) {
-            const Entry& entry = frontier[i / 2];
-            const float blank = i % 2 ? infinite() : entry.blank;
-            const float token = i % 2 ? entry.token : infinite();
-            follow(blank, token, task.num_tokens, i / 2, arc_id, NONE);
+        const auto enter = [&](u32 i, u32 arc_id) {
+            follow(i / 2, arc_id, i % 2 ? AFTER_TOKEN : AFTER_BLANK);
         };
         const u32 count = utterance.frontier_count;
-        u32 looked = for_each_arc(memory, count, arcs_of, follow_row);
+        u32 looked;
+        while (true) {
+            looked = for_each_arc(memory, count, arcs_of, follow_row);
+            if (!bound_only) break;
+            bound_only = false;
+        }
         if (ADDED && utterance.overlay.num_calls > 0)
             looked += for_each_arc(memory, 2 * count, entering, enter);
         if (threadIdx.x == 0) progress.looked = looked;
         times.end(EMIT);
-    }
-
-    // Bring the bound down by the arcs of the best entry, before anything is written:
-    // where blanks and repeats are arcs, there is none yet.
-    __device__ void start_bound() const {
-        const u64 row = row_of_frame();
-        const Entry best = in_global(utterance.frontier)[utterance.best];
-        if (!(within(best.token) < infinite())) return;
-        const Row arcs = row_of(best.record);
-        for (u32 k = threadIdx.x; k < arcs.length; k += blockDim.x) {
-            u32 boost = best.boost;
-            const Arc arc = arc_at(task, utterance, arcs.first + k);
-            const u32 token = token_of(arc.ilabel & LABEL_MASK);
-            const float cost = extras_of(arcs.first + k, arc, boost).after(best.token) +
-                scaled_cost(row, token, skips(row));
-            if (cost <= MAX_COST) atomicMin(&progress.least, ordered(cost));
-        }
     }
 
     // --------------------------------------------------------------------- close
@@ -148,12 +140,12 @@ struct FrameSearch : Links {
         const u32 overflow = progress.overflow;
         team.sync();
         if (rank == NONE || overflow) return false;
-        if (team.rank == 0) {
+        if (threadIdx.x == 0) {
             progress.next_rank = NONE;
             progress.num_candidates = 0;
         }
         team.sync();
-        for (u32 k = team.rank; k < count; k += team.size) {
+        for (u32 k = threadIdx.x; k < count; k += team.size) {
             const u64 waits = scratch.epsilon_entries[k];
             const u32 own = static_cast<u32>(waits >> 32);
             if (own > rank) atomicMin(&progress.next_rank, own);
@@ -344,7 +336,7 @@ struct FrameSearch : Links {
         }
         // First what advances by the frame, then epsilon arcs, rank by rank: by a warp
         // where few wait, as barriers of the block would take longer than the arcs.
-        Team team = {threadIdx.x, blockDim.x};
+        Team team = {blockDim.x};
         bool emitting = begun;
         while (emitting || relax_rank(team, cutoff)) {
             const u32 waiting = recombine(team, cutoff, emitting);

@@ -83,10 +83,10 @@ struct alignas(16) Entry {
     u32 record, boost;  // 0 without phrases
     u32 blank_node, token_node;
     u32 ended;  // as of a node: of the token before the blank
-    // What a frame has found, from here on; `again` and `hub` are of the record.
-    u32 leaves_token;           // whether the blank leaves the state after the token
-    float next_blank, repeat;   // what a blank and a repeat cost
-    u32 again, hub;
+    // What a frame has found, from here on: what a blank and a repeat cost, their slots
+    // in the table, and the token of the record.
+    float next_blank, repeat;
+    u32 blank_slot, repeat_slot, again;
     double blank_acoustic, token_acoustic;  // of the paths, unscaled
 };
 

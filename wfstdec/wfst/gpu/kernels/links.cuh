@@ -27,7 +27,7 @@ struct Links : Table {
     __device__ void note(const Team& team) const {
         const u64 row = row_of_frame();
         const u32 count = num_candidates();
-        for (u32 q = team.rank; q < count; q += team.size) {
+        for (u32 q = threadIdx.x; q < count; q += team.size) {
             const u32 slot = scratch.candidate_slots[q];
             if (slot == NONE) continue;
             const Candidate candidate = scratch.candidates[q];
@@ -56,20 +56,18 @@ struct Links : Table {
         const bool skip = skips(row);
         for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
             const Entry& entry = in_global(utterance.frontier)[i];
-            const Stays stays = stays_of(entry, entry.again, row, skip);
-            const u32 from = utterance.first_place + 2 * i, boost = entry.boost;
+            const Stays stays = price_stays(entry, entry.again);
+            const u32 from = utterance.first_place + 2 * i;
             const float of_blank = unscaled_cost(row, task.blank, skip);
             if (stays.least_blank() <= cutoff) {
-                const bool own = has_both(entry.record) || entry.record & HUB;
-                const u32 slot = slot_of(own ? entry.record : entry.hub, boost);
-                const u32 at = scratch.table_entries[slot];
+                const u32 at = scratch.table_entries[entry.blank_slot];
                 if (stays.blank <= cutoff)
                     note_arc(from, at, true, {NONE, 0}, stays.blank, of_blank);
                 if (stays.from_token <= cutoff)
                     note_arc(from + 1, at, true, {NONE, 0}, stays.from_token, of_blank);
             }
             if (!(stays.repeat <= cutoff)) continue;
-            const u32 at = scratch.table_entries[slot_of(entry.record, boost)];
+            const u32 at = scratch.table_entries[entry.repeat_slot];
             const float acoustic = unscaled_cost(row, entry.again, skip);
             note_arc(from + 1, at, false, {entry.again, 0}, stays.repeat, acoustic);
         }

@@ -10,10 +10,8 @@ constexpr u64 EMPTY = ~0ull;
 
 // Threads that work together: those of a block, or of its first warp.
 struct Team {
-    u32 rank, size;
+    u32 size;
 
-    __device__ static Team block() { return {threadIdx.x, blockDim.x}; }
-    __device__ static Team warp() { return {threadIdx.x, WARP}; }
     __device__ void sync() const {
         if (size == WARP)
             __syncwarp();
@@ -121,28 +119,36 @@ struct Table : Costs {
     __device__ u32 recombine(const Team& team, float cutoff, bool stays) const {
         const bool phrases = has_phrases(utterance);
         // `progress.overflow` is not looked at: threads that are ahead may set it.
-        const u32 count = num_candidates();
-        const u32 entries = stays ? utterance.frontier_count : 0;
-        for (u32 i = team.rank; i < entries; i += team.size)
-            offer_stays(in_global(utterance.frontier)[i], cutoff);
-        for (u32 q = team.rank; q < count; q += team.size) {
-            const Candidate candidate = scratch.candidates[q];
-            u32 slot = NONE;
-            if (candidate.cost <= cutoff) {
-                const u32 boost = phrases ? scratch.candidate_boosts[q] : 0;
-                slot = slot_of(candidate.record, boost);
+        const u32 num_stays = stays ? 2 * utterance.frontier_count : 0;
+        const u32 count = num_stays + num_candidates();
+        for (u32 k = threadIdx.x; k < count; k += team.size) {
+            Offer offer;
+            u32* at;
+            if (k < num_stays) {
+                Entry& entry = in_global(utterance.frontier)[k / 2];
+                at = k % 2 ? &entry.repeat_slot : &entry.blank_slot;
+                offer = offer_of_stay(entry, k % 2);
+            } else {
+                at = &scratch.candidate_slots[k - num_stays];
+                offer = offer_of(k - num_stays);
             }
-            scratch.candidate_slots[q] = slot;
-            if (slot == NONE) continue;
-            atomicMin(&scratch.best[slot], key_of(candidate.cost, candidate.tie));
+            u32 slot = NONE;
+            if (cost_of_key(offer.key) <= cutoff)
+                slot = slot_of(offer.record, offer.boost);
+            *at = slot;
+            if (slot != NONE && !offer.is_alone)
+                atomicMin(&scratch.best[slot], offer.key);
         }
         team.sync();
         const u32 waiting = progress.num_epsilon;
         if (progress.overflow) return waiting;
-        if (phrases) break_ties(team, count);
-        for (u32 i = team.rank; i < entries; i += team.size)
-            write_stays(in_global(utterance.frontier)[i], cutoff);
-        for (u32 q = team.rank; q < count; q += team.size) {
+        if (phrases) break_ties(team);
+        for (u32 k = threadIdx.x; k < count; k += team.size) {
+            if (k < num_stays) {
+                write_stay(in_global(utterance.frontier)[k / 2], k % 2);
+                continue;
+            }
+            const u32 q = k - num_stays;
             if (!is_least(q)) continue;
             const Candidate candidate = scratch.candidates[q];
             const u32 at = scratch.table_entries[scratch.candidate_slots[q]];
@@ -156,76 +162,58 @@ struct Table : Costs {
         return waiting;
     }
 
+    // What is offered to a search state; `is_alone` where nothing else leads there.
+    struct Offer {
+        u64 key;  // (cost, tie)
+        u32 record, boost;
+        bool is_alone;
+    };
+
+    __device__ Offer offer_of(u32 q) const {
+        const Candidate candidate = scratch.candidates[q];
+        const u32 boost = has_phrases(utterance) ? scratch.candidate_boosts[q] : 0;
+        return {key_of(candidate.cost, candidate.tie), candidate.record, boost, false};
+    }
+
     // ------------------------------------------------------------- blanks and repeats
     __device__ Row row_of(u32 record) const {
         return read_only(&record_at(task, utterance, record)->row);
     }
 
-    // Put into an entry what a blank and a repeat cost there; the least of it.
-    __device__ float price_stays(Entry& entry, const Row& row, u64 frame, bool skip) const {
-        const Stays stays = stays_of(entry, row.token, frame, skip);
-        entry.leaves_token = stays.leaves_token(entry.record);
-        entry.next_blank = stays.least_blank();
-        entry.repeat = stays.repeat;
-        entry.again = row.token;
-        entry.hub = row.hub;
-        return stays.least();
-    }
-
-    // Calls `visit(slot, key)` with what an entry offers within the cutoff: the slot of
-    // its record, and that of a blank which leads to an entry of its own.
-    template <class Repeat, class Blank>
-    __device__ void for_each_stay(
-        const Entry& entry, float cutoff, Repeat visit, Blank visit_hub) const {
-        const bool both = has_both(entry.record), blank = entry.next_blank <= cutoff;
-        const bool repeats = entry.repeat <= cutoff;
-        if (!repeats && !blank) return;
+    // Of a repeat or a blank. A blank leads to the same entry where that has both
+    // states of the row, else to one that several may lead to.
+    __device__ Offer offer_of_stay(const Entry& entry, bool repeats) const {
+        const float cost = repeats ? entry.repeat : entry.next_blank;
+        if (!(cost < infinite())) return {NO_KEY, NONE, 0, true};
+        const bool is_hub = entry.record & HUB, both = has_both(entry.record);
         const States states = states_of(task, utterance, entry.record);
-        if (repeats || both) {
-            const u32 slot = slot_of(entry.record, entry.boost);
-            if (slot != NONE) visit(slot, key_of(entry.repeat, states.token_tie));
-        }
-        if (!both && blank) {
-            const bool is_hub = entry.record & HUB;
-            const u32 slot = slot_of(is_hub ? entry.record : entry.hub, entry.boost);
-            const u32 tie = is_hub ? states.blank_tie : states.token_tie;
-            if (slot != NONE) visit_hub(slot, key_of(entry.next_blank, tie));
-        }
+        const u32 tie = is_hub ? states.blank_tie : states.token_tie;
+        const bool own = repeats || both || is_hub;
+        const u32 record = own ? entry.record : row_of(entry.record).hub;
+        return {key_of(cost, tie), record, entry.boost, both && !repeats};
     }
 
-    __device__ void offer_stays(const Entry& entry, float cutoff) const {
-        const auto offer = [&](u32 slot, u64 key) {
-            if (cost_of_key(key) <= cutoff) atomicMin(&scratch.best[slot], key);
-        };
-        for_each_stay(entry, cutoff, offer, offer);
-    }
-
-    __device__ void write_stays(const Entry& entry, float cutoff) const {
-        const u64 row = row_of_frame();
-        const auto write_blank = [&](Entry& made) {
-            const bool from_token = entry.leaves_token;
-            const double before =
-                from_token ? entry.token_acoustic : entry.blank_acoustic;
-            made.blank = entry.next_blank;
-            made.blank_node = from_token ? entry.token_node : entry.blank_node;
-            made.ended = from_token ? utterance.frames + 1 : entry.ended;
-            made.blank_acoustic = before + unscaled_cost(row, task.blank, false);
-        };
-        const auto write = [&](u32 slot, u64 key) {
-            Entry& made = scratch.new_entries[scratch.table_entries[slot]];
-            if (entry.repeat <= cutoff && scratch.best[slot] == key) {
-                made.token = entry.repeat;
-                made.token_node = entry.token_node;
-                made.token_acoustic =
-                    entry.token_acoustic + unscaled_cost(row, entry.again, false);
-            }
-            if (has_both(entry.record) && entry.next_blank <= cutoff) write_blank(made);
-        };
-        const auto write_hub = [&](u32 slot, u64 key) {
-            if (scratch.best[slot] == key)
-                write_blank(scratch.new_entries[scratch.table_entries[slot]]);
-        };
-        for_each_stay(entry, cutoff, write, write_hub);
+    __device__ void write_stay(const Entry& entry, bool repeats) const {
+        const u32 slot = repeats ? entry.repeat_slot : entry.blank_slot;
+        if (slot == NONE) return;
+        const Offer offer = offer_of_stay(entry, repeats);
+        if (!offer.is_alone && scratch.best[slot] != offer.key) return;
+        Entry& made = scratch.new_entries[scratch.table_entries[slot]];
+        const u32 token = repeats ? entry.again : task.blank;
+        const float unscaled = unscaled_cost(row_of_frame(), token, false);
+        if (repeats) {
+            made.token = entry.repeat;
+            made.token_node = entry.token_node;
+            made.token_acoustic = entry.token_acoustic + unscaled;
+            return;
+        }
+        const float price = task.acoustic_scale * unscaled;
+        const bool from_token = stays_of(entry, price, infinite()).leaves_token(entry);
+        const double before = from_token ? entry.token_acoustic : entry.blank_acoustic;
+        made.blank = entry.next_blank;
+        made.blank_node = from_token ? entry.token_node : entry.blank_node;
+        made.ended = from_token ? utterance.frames + 1 : entry.ended;
+        made.blank_acoustic = before + unscaled;
     }
 
     // --------------------------------------------------------------------- candidates
@@ -239,11 +227,12 @@ struct Table : Costs {
 
     // Among candidates of equal (cost, tie), find the least boost state of a source:
     // they take one arc, from one graph state in several boost states.
-    __device__ void break_ties(const Team& team, u32 count) const {
-        for (u32 q = team.rank; q < count; q += team.size)
+    __device__ void break_ties(const Team& team) const {
+        const u32 count = num_candidates();
+        for (u32 q = threadIdx.x; q < count; q += team.size)
             if (is_least(q)) atomicExch(tie_of(q), NONE);
         team.sync();
-        for (u32 q = team.rank; q < count; q += team.size)
+        for (u32 q = threadIdx.x; q < count; q += team.size)
             if (is_least(q))
                 atomicMin(tie_of(q), source_boost(scratch.candidates[q]));
         team.sync();
