@@ -79,7 +79,7 @@ def test_a_variant_leaves_out_what_it_is_not_compiled_for():
     everything, _ = compiled("sm_90", "all")
     plain, _ = compiled("sm_90", "plain")
     phrases, _ = compiled("sm_90", "phrases")
-    assert instructions(plain) < 0.75 * instructions(everything)
+    assert instructions(plain) < 0.8 * instructions(everything)
     assert instructions(plain) < instructions(phrases) < instructions(everything)
     assert "clock64" not in everything
     assert "%clock64" in compiled("sm_90", "times of all")[0]
