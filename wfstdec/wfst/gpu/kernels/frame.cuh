@@ -339,7 +339,8 @@ struct FrameSearch : Links {
         Team team = {blockDim.x};
         bool emitting = begun;
         while (emitting || relax_rank(team, cutoff)) {
-            const u32 waiting = recombine(team, cutoff, emitting);
+            u32 num_entries;
+            const u32 waiting = recombine(team, cutoff, emitting, num_entries);
             if (LATTICES && !progress.overflow) {
                 if (emitting) note_stays(cutoff);
                 note(team);
@@ -350,7 +351,9 @@ struct FrameSearch : Links {
             if (waiting == 0) break;
             if (waiting > FEW) continue;
             team.size = WARP;
-            if (threadIdx.x >= WARP) break;
+            if (threadIdx.x < WARP) continue;
+            prefetch_arcs(num_entries);
+            break;
         }
         if (team.size == WARP) __syncthreads();
         times.end(CLOSE);

@@ -92,8 +92,10 @@ struct Table : Costs {
         __syncthreads();
     }
 
-    // Add a candidate, or say that there is no room.
+    // Add a candidate, or say that there is no room. What is read of its record comes
+    // into L2 meanwhile.
     __device__ void append(const Candidate& candidate, u32 boost) const {
+        prefetch_l2(record_at(task, utterance, candidate.record));
         const u32 at = atomicAdd(&progress.num_candidates, 1u);
         if (at < scratch.max_candidates) {
             scratch.candidates[at] = candidate;
@@ -116,7 +118,8 @@ struct Table : Costs {
     // repeats too: each state keeps the least (cost, tie, source boost state), and that
     // one writes the entry. No order of threads decides. A barrier has to lie between
     // the last `append` and this. Returns how many entries have epsilon arcs.
-    __device__ u32 recombine(const Team& team, float cutoff, bool stays) const {
+    __device__ u32 recombine(
+        const Team& team, float cutoff, bool stays, u32& num_entries) const {
         const bool phrases = has_phrases(utterance);
         // `progress.overflow` is not looked at: threads that are ahead may set it.
         const u32 num_stays = stays ? 2 * utterance.frontier_count : 0;
@@ -141,6 +144,7 @@ struct Table : Costs {
         }
         team.sync();
         const u32 waiting = progress.num_epsilon;
+        num_entries = progress.overflow ? 0 : progress.num_entries;
         if (progress.overflow) return waiting;
         if (phrases) break_ties(team);
         for (u32 k = threadIdx.x; k < count; k += team.size) {
@@ -355,6 +359,19 @@ struct Table : Costs {
             atomicMin(&progress.next_rank, static_cast<u32>(rank));
         }
         return true;
+    }
+
+    // Bring the first arcs of new entries into L2, by the threads that are no part of a
+    // warp that follows epsilon arcs.
+    __device__ void prefetch_arcs(u32 count) const {
+        for (u32 i = threadIdx.x - WARP; i < count; i += blockDim.x - WARP) {
+            const Row row = row_of(scratch.new_entries[i].record);
+            if (row.length == 0) continue;
+            const bool added = is_added_arc(utterance, row.first);
+            const Overlay& overlay = utterance.overlay;
+            prefetch_l2(added ? overlay.arcs + (row.first - overlay.first_arc)
+                              : task.arcs + row.first);
+        }
     }
 
     __device__ bool enters_hub(u32 record) const {
