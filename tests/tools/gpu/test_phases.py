@@ -38,7 +38,7 @@ def test_every_phase_at_every_batch_and_block_size(run, capsys, tmp_path):
         found = row["phases_us"]
         assert tuple(found) == PHASES
         # The clock counts barriers; a frame has three to emit, and so on.
-        assert found["emit"] >= 3 and found["recombine"] >= 2 and found["settle"] >= 3.9
+        assert found["emit"] >= 3 and found["recombine"] >= 2 and found["settle"] >= 1.9
         assert found["close"] > 0 and row["frames"] > 0 and row["rtfx"] > 0
     told = capsys.readouterr().out
     assert "us of a frame and block by phase" in told
