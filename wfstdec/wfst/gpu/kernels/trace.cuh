@@ -130,36 +130,17 @@ __device__ inline End least_end(
     return least;
 }
 
-constexpr u32 TILE = 4096;  // nodes that are brought into shared memory at a time
-
 // Write the path that ends at a node, the last one first and the root at the end, as
-// far as there is room for it; for all threads. Returns its length in full.
-//
-// One thread walks back, and each of its loads waits for the one before: so the block
-// brings the trace into shared memory, tile by tile from the end, and it walks there.
+// far as there is room for it; returns its length in full. (With a node for each frame
+// it was worth to bring the trace into shared memory first.)
 __device__ inline u32 write_path(const Utterance& utterance, u32 at) {
-    __shared__ u32 previous[TILE], passed[TILE], num_passed, next;
     const Node* trace = in_global(utterance.trace);
     u32 length = 0;
-    while (at != NONE) {
-        const u32 end = at + 1, begin = end > TILE ? end - TILE : 0;
-        for (u32 i = begin + threadIdx.x; i < end; i += blockDim.x)
-            previous[i - begin] = trace[i].previous;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            // An epsilon arc may come from behind `end`: it is of the same frame.
-            u32 count = 0;
-            for (next = at; begin <= next && next < end; next = previous[next - begin])
-                passed[count++] = next;
-            num_passed = count;
-        }
-        __syncthreads();
-        for (u32 k = threadIdx.x; k < num_passed; k += blockDim.x) {
-            if (length + k < utterance.path_capacity)
-                in_global(utterance.path)[length + k] = trace[passed[k]];
-        }
-        length += num_passed;
-        at = next;
+    for (; at != NONE; ++length) {
+        const Node node = trace[at];
+        if (length < utterance.path_capacity)
+            in_global(utterance.path)[length] = node;
+        at = node.previous;
     }
     return length;
 }
@@ -174,11 +155,10 @@ best_paths(const __grid_constant__ Task task) {
     if (!reached_final) end = least_end(task, utterance, false);
     const Entry entry = in_global(utterance.frontier)[end.at / 2];
     const bool blank = end.at % 2 == 0;
-    const u32 node = blank ? entry.blank_node : entry.token_node;
-    const u32 length = write_path(utterance, node);
     if (threadIdx.x != 0) return;
+    const u32 node = blank ? entry.blank_node : entry.token_node;
     const FrontierStates states = {task, utterance};
-    utterance.path_length = length;
+    utterance.path_length = write_path(utterance, node);
     utterance.reached_final = reached_final;
     utterance.end_state = states.state(end.at);
     utterance.end_ended = blank ? entry.ended : utterance.frames + 1;
