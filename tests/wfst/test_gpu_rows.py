@@ -1,4 +1,4 @@
-"""The CUDA search on rows of LG, emulated: products, ties, sessions, lattices, words."""
+"""The CUDA search on rows of LG, emulated: ties, sessions, lattices, OOV words."""
 
 import dataclasses
 import shutil

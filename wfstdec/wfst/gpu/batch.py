@@ -31,7 +31,6 @@ from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 from wfstdec.wfst import lattice_pack
 from wfstdec.wfst.final import best_end, best_so_far
 from wfstdec.wfst.gpu import layout as d
-from wfstdec.wfst.gpu.lattice_links import packed_arcs
 from wfstdec.wfst.gpu.layout import BatchOverlays, DeviceGraph, trace_nodes
 from wfstdec.wfst.gpu.traceback import TIP, fold_rows, roots_of, tips_of
 from wfstdec.wfst.lattice_pack import RecordedLattice, arcs_of, arranged
@@ -318,10 +317,7 @@ class RecordingBatch(DeviceBatch):
         graph_state[links["nextstate"]] = links["graph_state"]
         boost_state[links["nextstate"]] = links["boost"]
         oov = NO_ARCS if overlay is None else overlay.arcs
-        packed = packed_arcs(
-            graph, overlay, self._device_graph.rows, links, graph_state
-        )
-        of_graph = arcs_of(graph, oov, packed)
+        of_graph = arcs_of(graph, oov, links["arc"])
         number = np.zeros(count, np.int64)
         number[nodes] = np.arange(len(nodes))
         states, arcs = np.zeros(len(nodes), STATE), np.zeros(len(links), ARC)
@@ -337,12 +333,13 @@ class RecordingBatch(DeviceBatch):
         states["final_boost_cost"][at] = rest[ends]
         for name in ("state", "nextstate"):
             arcs[name] = number[links[name]]
-        arcs["arc"], arcs["excess"] = packed, links["excess"]
+        arcs["arc"], arcs["excess"] = links["arc"], links["excess"]
         arcs["acoustic_cost"] = links["acoustic"]
         bonus = np.zeros(len(links), np.float32)
         if overlay is not None:
-            beyond = packed >= overlay.first_arc
-            bonus[beyond] = overlay.bonus[packed[beyond] - np.uint32(overlay.first_arc)]
+            beyond = links["arc"] >= overlay.first_arc
+            inner = links["arc"][beyond] - np.uint32(overlay.first_arc)
+            bonus[beyond] = overlay.bonus[inner]
         left = boost_state[links["state"]]
         arcs["boost_cost"] = self._boost_costs(i, of_graph, bonus, left)
         made = arranged(

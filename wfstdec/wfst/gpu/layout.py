@@ -51,8 +51,6 @@ ENTRY, NODE, UTTERANCE = STRUCTS["Entry"], STRUCTS["Node"], STRUCTS["Utterance"]
 LINK, OVERLAY, RECORD = STRUCTS["Link"], STRUCTS["Overlay"], STRUCTS["Record"]
 HUB = 1 << 27
 """Flag of a record: the state after a blank, as an entry of its own."""
-MAX_TIES = 1 << 31
-"""Numbers that decide ties."""
 
 COUNTS = ("frames", "active", "arcs", "looked", "entries", "shared", "spilled")
 """Sums over frames in `UTTERANCE`: active states, arcs within the beam, arcs inspected,
@@ -209,37 +207,36 @@ SCRATCH = ScratchLayout(_arrays, _counts)
 """The scratch of a block."""
 
 
-def _numbered(
-    records: np.ndarray, num_states: int, first: int = 0
-) -> tuple[np.ndarray, int]:
-    """Fill in what the arcs of records are numbered from; the number behind them."""
-    # A state needs a number for its repeat or blank, and for each arc of its row or
-    # each epsilon arc: these are never compared.
-    epsilons, states = records["epsilons"], records["states"]
-    most = np.maximum(records["row"]["length"], epsilons["end"] - epsilons["begin"])
-    width = np.zeros(num_states + 1, np.int64)
-    for name in ("after_blank", "after_token"):
-        width[1 + states[name].astype(np.int64)] = 1 + most.astype(np.int64)
-    splits = first + np.cumsum(width)
-    if splits[-1] > MAX_TIES:
-        raise GraphError(
-            f"{splits[-1]} arcs of states, expected at most {MAX_TIES} on a device"
-        )
-    states["blank_tie"] = splits[states["after_blank"]]
-    states["token_tie"] = splits[states["after_token"]]
-    return records, int(splits[-1])
+def _fill_states(
+    records: np.ndarray, first: tuple[int, int], splits: np.ndarray, skip: np.ndarray
+) -> None:
+    """Fill in numbers of emitting arcs; `first`: state and arc, `skip`: epsilons."""
+    number = (first[1] + splits[:-1].astype(np.int64) + skip).astype(np.uint32)
+    for name in ("blank", "token"):
+        state = records["states"][f"after_{name}"]
+        records["states"][f"{name}_number"] = number[state - np.uint32(first[0])]
+
+
+def _fill_order(
+    records: np.ndarray, row: np.ndarray, labels: np.ndarray, splits: np.ndarray
+) -> None:
+    """Fill in where the arcs of the token are; `labels`: of arcs, by rows."""
+    most = 1 + int(labels.max(initial=0)) + int(records["row"]["token"].max(initial=0))
+    key = np.repeat(np.arange(len(splits) - 1), np.diff(splits)) * (most + 1) + labels
+    own = row * (most + 1) + ilabel_of(records["row"]["token"].astype(np.int64))
+    begin = np.searchsorted(key, own)
+    order = records["order"]
+    order["own_count"] = np.searchsorted(key, own, "right") - begin
+    order["own_begin"] = order["repeat_at"] = begin - splits[row]
 
 
 def device_rows(graph: PackedGraph, laid: RowArrays) -> tuple[np.ndarray, np.ndarray]:
     """Records, RECORD [U], and arcs that lead to records, ARC, as in `path_arcs`."""
     own, count = laid.records[:-1], np.diff(laid.records["epsilon"])
     records = np.zeros(len(own), RECORD)
-    row, states, epsilons = (records[name] for name in ("row", "states", "epsilons"))
-    row["first"], row["length"], row["token"] = (
-        own["first"],
-        own["length"],
-        own["token"],
-    )
+    row, states, epsilons, order = (records[name] for name in RECORD.names or ())
+    for name in ("first", "length", "token"):
+        row[name] = own[name]
     states["after_blank"] = laid.state_of_row[own["row"]]
     states["after_token"] = laid.state_of_record
     has = count > 0
@@ -252,16 +249,27 @@ def device_rows(graph: PackedGraph, laid: RowArrays) -> tuple[np.ndarray, np.nda
     row["hub"] = own["row"] | np.uint32(HUB)
     row["hub"] |= np.where(has & laid.has_hubs, rows.EPSILONS, np.uint32(0))
     row["hub"] |= np.where(exits[states["after_blank"]], rows.EXIT, np.uint32(0))
-    leads = np.empty(len(laid.arc) + graph_epsilons(laid), arcs.ARC)
-    leads[:] = laid.path_arcs[: len(leads)]
+    skip = graph.state_num_epsilons
+    _fill_states(records, (0, 0), graph.state_arc_splits, skip)
+    num_arcs, num_rows = len(laid.arc), int(laid.num_rows)
+    labels = laid.path_arcs["ilabel"][:num_arcs] & np.uint32(arcs.LABEL_MASK)
+    of_row, first = own["row"].astype(np.int64), own["first"][:num_rows]
+    splits = np.append(first, num_arcs).astype(np.int64)
+    if laid.plain:
+        for name in order.dtype.names or ():
+            order[name] = NONE
+    else:
+        # Blanks come before the first arc of a higher label, if the row has one.
+        _fill_order(records, of_row, labels.astype(np.int64), splits)
+        before = np.cumsum(np.append(0, labels < laid.blank_label))
+        order["blank_at"] = (before[splits[1:]] - before[splits[:-1]])[of_row]
+        without = (states["after_blank"] == states["after_token"]) & (not laid.has_hubs)
+        order["blank_at"][without] = NONE
+        order["repeat_at"][row["token"] == len(laid.repeat_arc)] = NONE
+    leads = laid.path_arcs[: len(laid.path_arcs) - len(laid.repeat_arc) - 1].copy()
     leads["nextstate"][laid.arc] = laid.arcs["next"] & ~rows.WORD
     leads["nextstate"][laid.epsilon_arc] = laid.epsilons["next"] & ~rows.WORD
     return records, leads
-
-
-def graph_epsilons(laid: RowArrays) -> int:
-    """The number of epsilon arcs in `path_arcs`."""
-    return len(laid.path_arcs) - len(laid.arc) - len(laid.repeat_arc) - 1
 
 
 def overlay_rows(
@@ -271,35 +279,42 @@ def overlay_rows(
     # A node of its trie is a record, as is each state where rows are `plain`.
     laid, none = device_graph.rows, np.uint32(0)
     own = 1 if laid.plain else 2
-    num_nodes, first_record = overlay.num_states // own, len(laid.records) - 1
+    num_nodes, first_record = overlay.num_states // own, len(device_graph.states)
     if first_record + num_nodes > rows.RECORDS:
         raise GraphError(
             f"added words of {num_nodes} beginnings on a graph of {first_record}, "
             f"expected at most {rows.RECORDS} together"
         )
-    begin = overlay.state_arc_splits + np.uint32(len(laid.path_arcs))
-    emitting = begin[:-1] + overlay.state_num_epsilons
+    first_arc, splits = np.uint32(len(laid.path_arcs)), overlay.state_arc_splits
+    emitting = splits[:-1] + overlay.state_num_epsilons
     label = overlay.arcs["ilabel"] & np.uint32(arcs.LABEL_MASK)
     records = np.zeros(num_nodes, RECORD)
-    row, states, epsilons = (records[name] for name in ("row", "states", "epsilons"))
+    row, states, epsilons, order = (records[name] for name in RECORD.names or ())
     number = first_record + np.arange(num_nodes, dtype=np.uint32)
-    flags = np.full(num_nodes, rows.TOKEN_FIRST)
     states["after_token"] = overlay.first_state + own * np.arange(num_nodes)
     states["after_blank"] = states["after_token"] + np.uint32(own - 1)
     row["hub"] = number | np.uint32(HUB)
+    flags = np.full(num_nodes, rows.TOKEN_FIRST)
     if laid.plain:
-        row["first"], row["token"] = emitting, len(laid.repeat_arc)
-        epsilons["begin"], epsilons["end"] = begin[:-1], emitting
-        epsilons["rank"] = none
+        begin, row["token"] = emitting, len(laid.repeat_arc)
+        epsilons["begin"], epsilons["end"] = splits[:-1] + first_arc, begin + first_arc
+        for name in order.dtype.names or ():
+            order[name] = NONE
         leads = overlay.state_num_epsilons > 0
         flags = rows.NO_BLANK | np.where(leads, rows.EPSILONS, none)
     else:
-        # Behind the blank after a blank; the state after the token begins with its
-        # repeat.
-        row["first"] = begin[1::2] + np.uint32(1)
-        at = emitting[::2] - np.uint32(len(laid.path_arcs))
-        row["token"] = label[at] - np.uint32(ilabel_of(0))
-    row["length"] = begin[own::own] - row["first"]
+        # The row comes after the blank in the state after a blank; the state after the
+        # token begins with its repeat and, without hubs, its blank.
+        begin = splits[1:-1:2] + np.uint32(1)
+        row["token"] = label[emitting[::2]] - np.uint32(ilabel_of(0))
+        lengths = (splits[2::2] - begin).astype(np.int64)
+        of_rows = np.append(0, np.cumsum(lengths))
+        at = np.arange(of_rows[-1]) + np.repeat(begin - of_rows[:-1], lengths)
+        _fill_order(records, np.arange(num_nodes), label[at].astype(np.int64), of_rows)
+        order["repeat_at"] = 0
+    row["first"], row["length"] = begin + first_arc, splits[own::own] - begin
+    first = overlay.first_state, overlay.first_arc
+    _fill_states(records, first, splits, overlay.state_num_epsilons)
     made = overlay.arcs.copy()
     made["nextstate"] = laid.return_state[label]
     node = (overlay.arcs["nextstate"].astype(np.int64) - overlay.first_state) // own
@@ -319,18 +334,6 @@ class DeviceOverlay:
 
     def __init__(self, device_graph: DeviceGraph, overlay: Overlay) -> None:
         records, made = overlay_rows(overlay, device_graph)
-        first_tie = device_graph.num_ties
-        num_calls = len(overlay.exit_state)
-        states, first_state = records["states"], np.uint32(overlay.first_state)
-        for name in ("after_blank", "after_token"):
-            states[name] -= first_state
-        _numbered(
-            records,
-            overlay.num_states,
-            first_tie + num_calls * overlay.num_entry_arcs,
-        )
-        for name in ("after_blank", "after_token"):
-            states[name] += first_state
         arrays = {
             "arcs": made,
             "bonus": overlay.bonus,
@@ -347,10 +350,11 @@ class DeviceOverlay:
         self.num_bytes = self._arrays.num_bytes
         self.record = np.zeros((), OVERLAY)
         self._arrays.fill_in(self.record)
-        self.record["num_calls"] = num_calls
-        self.record["first_state"], self.record["first_tie"] = first_state, first_tie
-        self.record["first_record"] = len(device_graph.rows.records) - 1
+        self.record["num_calls"] = len(overlay.exit_state)
+        self.record["first_state"] = overlay.first_state
+        self.record["first_record"] = len(device_graph.states)
         self.record["first_arc"] = len(device_graph.rows.path_arcs)
+        self.record["first_number"] = overlay.first_arc
         self.record["num_entering"] = overlay.num_entry_arcs
 
 
@@ -369,7 +373,7 @@ class BatchOverlays:
             ]
         self.overlays = [None if one is None else one.overlay for one in self._kept]
         self.records = np.zeros(len(boosts), OVERLAY)
-        for name in ("first_state", "first_record", "first_arc", "first_tie"):
+        for name in ("first_state", "first_record", "first_arc"):
             self.records[name] = NONE
         for i, one in enumerate(self._kept):
             if one is not None:
@@ -422,11 +426,13 @@ class DeviceGraph:
         self.overlays: WeakCache[OovWords, DeviceOverlay] = WeakCache(
             lambda oov: DeviceOverlay(self, make_overlay(graph, oov))
         )
-        self.rows = row_graph_of(graph)
-        self.rule = rule_of_rows(self.rows, graph.info.marks_repeats)
-        records, leads = device_rows(graph, self.rows)
-        records, self.num_ties = _numbered(records, graph.num_states)
-        self.states = _states_of(records)
+        laid = row_graph_of(graph)
+        self.rule = rule_of_rows(laid, graph.info.marks_repeats)
+        records, leads = device_rows(graph, laid)
+        self.states, nothing = _states_of(records), np.zeros(0)
+        # What remains of it on the host
+        large = "records", "arcs", "tokens", "costs", "arc", "epsilons", "epsilon_arc"
+        self.rows = laid._replace(**dict.fromkeys(large, nothing))
         self._arrays = DeviceArrays(
             device,
             {"arcs": leads, "records": records, "final_cost": graph.final_cost},

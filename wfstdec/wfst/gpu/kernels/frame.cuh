@@ -49,15 +49,15 @@ struct FrameSearch : Links {
         u32 tie;
         if (ADDED && of != BOTH) {
             const Overlay& overlay = utterance.overlay;
-            tie = overlay.first_tie + (arc_id - overlay.first_arc);
+            tie = overlay.first_number + (arc_id - overlay.first_arc);
         } else {
             const u32 i = source & ~FROM_TOKEN;
             const u32 record = in_global(utterance.frontier)[i].record;
-            const States states = states_of(task, utterance, record);
-            tie = source & FROM_TOKEN ? states.token_tie : states.blank_tie;
-            tie += arc_id - row_of(record).first + 1;
+            const u32 k = arc_id - row_of(record).first;
+            const Record* of_row = record_at(task, utterance, record);
+            tie = number_of(of_row, k, source & FROM_TOKEN);
         }
-        append({cost, arc.nextstate, source, tie}, boost);
+        append({cost, arc.nextstate, source, tie, arc_id}, boost);
     }
 
     // Follow an arc out of the states `of` an entry, from the one that is better; a tie
@@ -160,26 +160,25 @@ struct FrameSearch : Links {
         const Entry& entry = scratch.new_entries[source];
         const States states = states_of(task, utterance, entry.record);
         if (enters_hub(entry.record)) {
-            const u32 tie = states.token_tie | EPSILON_ARC;
-            append({entry.token, row_of(entry.record).hub, source | FROM_TOKEN, tie},
-                   entry.boost);
+            const u32 hub = row_of(entry.record).hub, from = source | FROM_TOKEN;
+            const u32 tie = (states.token_number - 1) | EPSILON_ARC;
+            append({entry.token, hub, from, tie, NONE}, entry.boost);
             return;
         }
         const Epsilons arcs =
             read_only(&record_at(task, utterance, entry.record)->epsilons);
-        const float before = task.has_hubs ? entry.blank : entry.token;
-        const u32 first = task.has_hubs ? states.blank_tie : states.token_tie;
-        const u32 from = task.has_hubs ? source : source | FROM_TOKEN;
+        const bool hubs = task.has_hubs;
+        const u32 number = hubs ? states.blank_number : states.token_number;
         for (u32 a = arcs.begin; a < arcs.end; ++a) {
             const Arc arc = arc_at(task, utterance, a);
             u32 boost = entry.boost;
-            const float cost = extras_of(a, arc, boost).after(before);
+            const float cost =
+                extras_of(a, arc, boost).after(hubs ? entry.blank : entry.token);
             if (!(cost <= cutoff)) continue;
-            const u32 tie = (first + 1 + (a - arcs.begin)) | EPSILON_ARC;
-            u32 to = arc.nextstate;
-            if (task.has_hubs) to = row_of(to).hub;
             atomicMin(&progress.least_epsilon, ordered(cost));
-            append({cost, to, from, tie}, boost);
+            const u32 to = hubs ? row_of(arc.nextstate).hub : arc.nextstate;
+            const u32 from = hubs ? source : source | FROM_TOKEN;
+            append({cost, to, from, (number - (arcs.end - a)) | EPSILON_ARC, a}, boost);
         }
     }
 

@@ -32,9 +32,9 @@ constexpr u32 HUB = 1u << 27;
 constexpr u32 EXIT = 1u << 26;
 constexpr u32 RECORDS = (1u << 26) - 1;
 
-// Ties go to the lower number. Arcs are numbered as in the packed graph: by the state
-// that they leave, then as in its row. The top bit says that it is an epsilon arc, as
-// an emitting arc comes first.
+// Ties go to the lower number. Arcs have the numbers of the packed graph, those of an
+// overlay come behind. The top bit says that it is an epsilon arc, as an emitting arc
+// comes first.
 constexpr u32 EPSILON_ARC = 1u << 31;
 constexpr u32 FROM_TOKEN = 1u << 31;  // of a candidate's source: not after a blank
 
@@ -59,20 +59,27 @@ struct alignas(16) Row {
     u32 first, length, token, hub;
 };
 
-// The states of a record, and what the arcs out of each are numbered from.
+// The states of a record, and the numbers of their first emitting arcs.
 struct alignas(16) States {
-    u32 after_blank, after_token, blank_tie, token_tie;
+    u32 after_blank, after_token, blank_number, token_number;
 };
 
-// Epsilon arcs of a record: with hubs, those of the hub.
+// Epsilon arcs of a record, which come before the emitting ones: with hubs, the hub's.
 struct alignas(16) Epsilons {
     u32 begin, end, rank, unused;
+};
+
+// Where a state has its blank and its repeat among the arcs of the row, and the arcs of
+// the token itself, which the state after it lacks.
+struct alignas(16) Order {
+    u32 blank_at, repeat_at, own_begin, own_count;
 };
 
 struct alignas(16) Record {
     Row row;
     States states;
     Epsilons epsilons;
+    Order order;
 };
 
 // A frontier entry: up to two states that share a row, and what paths to them cost;
@@ -90,11 +97,11 @@ struct alignas(16) Entry {
     double blank_acoustic, token_acoustic;  // of the paths, unscaled
 };
 
-// An arc that may survive; `source` is an entry of the frontier before, or of the one
-// that is being made where `tie` has EPSILON_ARC.
-struct alignas(16) Candidate {
+// An arc that may survive, NONE to a hub; `source` is an entry of the frontier before, or
+// of the one that is being made where `tie` has EPSILON_ARC.
+struct Candidate {
     float cost;
-    u32 record, source, tie;
+    u32 record, source, tie, arc;
 };
 
 // A trace node, of a token or epsilon arc: repeats and blanks have none. Between it and
@@ -107,10 +114,9 @@ struct Node {
 };
 
 // An arc noted for a lattice, between states of frontiers: two for each entry, after a
-// blank and after the token. `position`: of the arc in its row, from 1 on. At 0 the path stays in
-// its row; `arc` is the token then that it repeats, or NONE.
+// blank and after the token.
 struct Link {
-    u32 state, nextstate, arc, position;
+    u32 state, nextstate, arc;
     float excess, acoustic;
     u32 graph_state, boost;  // of the next state
 };
@@ -125,7 +131,7 @@ struct Overlay {
     u32 first_state;        // S; NONE where no words are added
     u32 first_record;       // U; likewise
     u32 first_arc;          // A; likewise
-    u32 first_tie;          // of the calls' arcs
+    u32 first_number;       // of the arcs in the packed graph
     u32 num_calls;          // C; 0 where no words are added
     u32 num_entering;       // F
 };

@@ -11,15 +11,14 @@ struct Links : Table {
     // Note an arc to the state of an entry. What that costs only falls until the frame
     // is done: a link that is too much now is too much then.
     __device__ void note_arc(
-        u32 state, u32 at, bool blank, Taken taken, float cost,
-        float acoustic) const {
+        u32 state, u32 at, bool blank, u32 arc, float cost, float acoustic) const {
         const Entry& to = scratch.new_entries[at];
         if (!(cost - (blank ? to.blank : to.token) <= task.link_limit)) return;
         const u32 i = atomicAdd(&progress.num_links, 1u);
         if (i >= utterance.links_capacity) return;
         const States states = states_of(task, utterance, to.record);
         in_global(utterance.links)[i] = {
-            state, 2 * at + !blank, taken.arc, taken.position, cost, acoustic,
+            state, 2 * at + !blank, arc, cost, acoustic,
             blank ? states.after_blank : states.after_token, to.boost};
     }
 
@@ -31,21 +30,19 @@ struct Links : Table {
             const u32 slot = scratch.candidate_slots[q];
             if (slot == NONE) continue;
             const Candidate candidate = scratch.candidates[q];
-            const u32 i = candidate.source & ~FROM_TOKEN;
-            u32 state = 2 * i + (candidate.source & FROM_TOKEN ? 1 : 0);
-            Taken taken;
+            const bool emits = !(candidate.tie & EPSILON_ARC);
+            const u32 from = 2 * (candidate.source & ~FROM_TOKEN) +
+                (candidate.source & FROM_TOKEN ? 1 : 0);
             float acoustic = 0.0f;
-            if (candidate.tie & EPSILON_ARC) {
-                state += utterance.num_places;
-                taken = arc_of(candidate, scratch.new_entries[i].record);
-            } else {
-                state += utterance.first_place;
-                taken = arc_of(candidate, in_global(utterance.frontier)[i].record);
-                const u32 label = arc_at(task, utterance, taken.arc).ilabel & LABEL_MASK;
-                acoustic = unscaled_cost(row, token_of(label), skips(row));
+            if (emits) {
+                const Arc arc = arc_at(task, utterance, candidate.arc);
+                const u32 token = token_of(arc.ilabel & LABEL_MASK);
+                acoustic = unscaled_cost(row, token, skips(row));
             }
-            const bool blank = candidate.record & HUB;
-            note_arc(state, scratch.table_entries[slot], blank, taken, candidate.cost, acoustic);
+            const u32 first = emits ? utterance.first_place : utterance.num_places;
+            note_arc(
+                first + from, scratch.table_entries[slot], candidate.record & HUB,
+                candidate.tie & ~EPSILON_ARC, candidate.cost, acoustic);
         }
         team.sync();
     }
@@ -59,17 +56,33 @@ struct Links : Table {
             const Stays stays = price_stays(entry, entry.again);
             const u32 from = utterance.first_place + 2 * i;
             const float of_blank = unscaled_cost(row, task.blank, skip);
+            const Record* record = record_at(task, utterance, entry.record);
+            const States states = read_only(&record->states);
+            const Order order = read_only(&record->order);
+            // In an overlay the repeat comes first and then the blank, else they are in
+            // the order of tokens.
+            const u32 token = entry.again;
+            const bool added = is_added_state(utterance, states.after_token);
             if (stays.least_blank() <= cutoff) {
                 const u32 at = scratch.table_entries[entry.blank_slot];
+                u32 arc = states.blank_number + order.blank_at;
                 if (stays.blank <= cutoff)
-                    note_arc(from, at, true, {NONE, 0}, stays.blank, of_blank);
+                    note_arc(from, at, true, arc, stays.blank, of_blank);
+                arc = states.token_number + order.blank_at;
+                if (token < task.num_tokens && (added || token < task.blank))
+                    arc += 1 - (added ? 0 : order.own_count);
                 if (stays.from_token <= cutoff)
-                    note_arc(from + 1, at, true, {NONE, 0}, stays.from_token, of_blank);
+                    note_arc(from + 1, at, true, arc, stays.from_token, of_blank);
             }
             if (!(stays.repeat <= cutoff)) continue;
             const u32 at = scratch.table_entries[entry.repeat_slot];
-            const float acoustic = unscaled_cost(row, entry.again, skip);
-            note_arc(from + 1, at, false, {entry.again, 0}, stays.repeat, acoustic);
+            u32 arc = states.token_number;
+            if (!task.has_hubs && !added) {
+                const bool has_blank = !(entry.record & NO_BLANK);
+                arc += order.repeat_at + (has_blank && task.blank < token);
+            }
+            const float acoustic = unscaled_cost(row, token, skip);
+            note_arc(from + 1, at, false, arc, stays.repeat, acoustic);
         }
         __syncthreads();
     }

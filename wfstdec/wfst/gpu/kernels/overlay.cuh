@@ -38,6 +38,16 @@ __device__ __forceinline__ States states_of(
     return read_only(&record_at(task, utterance, record)->states);
 }
 
+// The number in the packed graph of the k-th arc of a row, out of one of its states.
+__device__ inline u32 number_of(const Record* record, u32 k, bool from_token) {
+    const States states = read_only(&record->states);
+    const Order order = read_only(&record->order);
+    const u32 blank = k >= order.blank_at;
+    if (!from_token) return states.blank_number + k + blank;
+    const u32 own = k >= order.own_begin ? order.own_count : 0;
+    return states.token_number + k + blank + (k >= order.repeat_at) - own;
+}
+
 // What an arc of the overlay is credited.
 __device__ __forceinline__ float added_bonus(const Utterance& utterance, u32 arc_id) {
     const Overlay& overlay = utterance.overlay;

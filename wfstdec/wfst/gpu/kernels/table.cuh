@@ -46,15 +46,14 @@ __device__ inline Scratch global_scratch(const Task& task) {
 // An entry and a candidate for every other slot: SLOT_BYTES of layout.py.
 __device__ inline Scratch shared_scratch(const Task& task, Entry* memory) {
     const u32 slots = task.shared_slots, each = slots / 2;
-    Candidate* candidates = reinterpret_cast<Candidate*>(memory + each);
-    u64* keys = reinterpret_cast<u64*>(candidates + each);
+    u64* keys = reinterpret_cast<u64*>(memory + each);
     u64 *best = keys + slots, *epsilon_entries = best + slots;
-    u32* table_entries = reinterpret_cast<u32*>(epsilon_entries + each);
+    Candidate* candidates = reinterpret_cast<Candidate*>(epsilon_entries + each);
+    u32* table_entries = reinterpret_cast<u32*>(candidates + each);
     u32 *entry_slots = table_entries + slots, *tie_breaks = entry_slots + each;
     u32* candidate_boosts = tie_breaks + each;
     const u32 entries = each < task.entry_capacity ? each : task.entry_capacity;
-    const u32 most =
-        each < task.candidate_capacity ? each : task.candidate_capacity;
+    const u32 most = each < task.candidate_capacity ? each : task.candidate_capacity;
     return {memory, candidates, keys, best, epsilon_entries, table_entries,
             entry_slots, tie_breaks, candidate_boosts, candidate_boosts + each,
             slots, entries, most, true};
@@ -191,7 +190,7 @@ struct Table : Costs {
         if (!(cost < infinite())) return {NO_KEY, NONE, 0, true};
         const bool is_hub = entry.record & HUB, both = has_both(entry.record);
         const States states = states_of(task, utterance, entry.record);
-        const u32 tie = is_hub ? states.blank_tie : states.token_tie;
+        const u32 tie = is_hub ? states.blank_number : states.token_number;
         const bool own = repeats || both || is_hub;
         const u32 record = own ? entry.record : row_of(entry.record).hub;
         return {key_of(cost, tie), record, entry.boost, both && !repeats};
@@ -252,34 +251,11 @@ struct Table : Costs {
         return in_global(utterance.frontier)[source].boost;
     }
 
-    // The arc of a candidate, and its position in its row, from 1 on; 0 where it leads
-    // to a hub.
-    struct Taken {
-        u32 arc, position;
-    };
-    __device__ Taken arc_of(const Candidate& candidate, u32 record) const {
-        const Overlay& overlay = utterance.overlay;
-        const u32 tie = candidate.tie & ~EPSILON_ARC;
-        if (ADDED && tie >= overlay.first_tie) {
-            const u32 call = tie - overlay.first_tie;
-            if (call < overlay.num_calls * overlay.num_entering)
-                return {overlay.first_arc + call, 1};
-        }
-        const Record* of = record_at(task, utterance, record);
-        const States states = read_only(&of->states);
-        const bool from_token = candidate.source & FROM_TOKEN;
-        const u32 k = tie - (from_token ? states.token_tie : states.blank_tie);
-        if (k == 0) return {NONE, 0};
-        if (!(candidate.tie & EPSILON_ARC))
-            return {read_only(&of->row).first + k - 1, k};
-        return {read_only(&of->epsilons).begin + k - 1, k};
-    }
-
     __device__ void write_emitting(Entry& made, const Candidate& candidate) const {
         const u32 source = candidate.source & ~FROM_TOKEN, now = utterance.frames + 1;
         const bool from_token = candidate.source & FROM_TOKEN;
         const Entry& entry = in_global(utterance.frontier)[source];
-        const u32 arc = arc_of(candidate, entry.record).arc;
+        const u32 arc = candidate.arc;
         const u32 label = arc_at(task, utterance, arc).ilabel & LABEL_MASK;
         const u64 row = row_of_frame();
         const double before = from_token ? entry.token_acoustic : entry.blank_acoustic;
@@ -292,7 +268,7 @@ struct Table : Costs {
     // From token to token, from a token to its hub, or from hub to hub.
     __device__ void write_epsilon(Entry& made, const Candidate& candidate) const {
         const Entry& entry = scratch.new_entries[candidate.source & ~FROM_TOKEN];
-        const u32 arc = arc_of(candidate, entry.record).arc;
+        const u32 arc = candidate.arc;
         const u32 now = utterance.frames + (utterance.frontier_count > 0);
         if (arc == NONE) {
             made.blank = candidate.cost;
