@@ -429,10 +429,10 @@ class DeviceGraph:
         laid = row_graph_of(graph)
         self.rule = rule_of_rows(laid, graph.info.marks_repeats)
         records, leads = device_rows(graph, laid)
-        self.states, nothing = _states_of(records), np.zeros(0)
-        # What remains of it on the host
-        large = "records", "arcs", "tokens", "costs", "arc", "epsilons", "epsilon_arc"
-        self.rows = laid._replace(**dict.fromkeys(large, nothing))
+        self.states, none = _states_of(records), np.zeros(0)
+        # What remains on the host
+        self.rows = laid._replace(records=none, arcs=none, tokens=none, costs=none)
+        self.rows = self.rows._replace(arc=none, epsilons=none, epsilon_arc=none)
         self._arrays = DeviceArrays(
             device,
             {"arcs": leads, "records": records, "final_cost": graph.final_cost},
