@@ -182,10 +182,12 @@ def test_phases_take_the_barriers_that_the_model_counts(rank):
         expected = expected_paths(graph, WfstOptions(), [x], [NO_BOOSTS])
         assert list(map(bits, batch.finish())) == expected
     each = dict(zip(PHASES, ((sums[1] - sums[0]) / 10).tolist(), strict=True))
-    assert backend.device_graph.rows.plain and each["emit"] == 3 + 3  # a bound first
+    assert (
+        backend.device_graph.rows.plain and each["emit"] == 1 + 3 + 3
+    )  # a bound first
     assert each["recombine"] == each["settle"] == 2
     assert each["close"] == rank  # where few wait, a warp goes through all ranks
-    assert sum(each.values()) == 10 + rank
+    assert sum(each.values()) == 11 + rank
 
 
 def test_a_tie_goes_to_the_lower_boost_state_of_a_source():

@@ -470,6 +470,8 @@ inline T atomicCAS(T* word, T expected, T value) {
         word, [=](T old) { return old == expected ? value : old; });
 }
 
+inline int __popcll(unsigned long long bits) { return __builtin_popcountll(bits); }
+
 inline unsigned __umulhi(unsigned a, unsigned b) {
     return static_cast<unsigned long long>(a) * b >> 32;
 }

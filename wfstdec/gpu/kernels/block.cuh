@@ -93,8 +93,8 @@ struct Range {
     u32 begin, end;
 };
 
-// Calls `visit(source, arc)` for the arcs `range(source)` of every source in
-// [0, count), a thread per arc: the root of a lexicon has thousands of arcs, most
+// Calls `visit(source, arc, k)` for the arcs `range(source)` of every source in
+// [0, count), a thread for each k-th arc: the root of a lexicon has thousands of arcs, most
 // states have two. Ends with a barrier; returns the number of arcs.
 template <class RangeOf, class Visit>
 __device__ u32 for_each_arc(
@@ -118,7 +118,8 @@ __device__ u32 for_each_arc(
                 const u32 further = at + step;
                 if (further < sources && memory.offsets[further] <= k) at = further;
             }
-            visit(first + at, memory.firsts[at] + (k - memory.offsets[at]));
+            const u32 own = k - memory.offsets[at];
+            visit(first + at, memory.firsts[at] + own, own);
         }
         visited += total;
         __syncthreads();

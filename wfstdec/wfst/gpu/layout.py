@@ -42,7 +42,7 @@ OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS = range(6)
 """Values of `UTTERANCE.status` after a launch."""
 PHASES = ("keep", "emit", "recombine", "close", "settle", "other")
 """Phases of a frame, timed by kernels compiled for it."""
-OWN_BYTES = 6 * 1024
+OWN_BYTES = 10 * 1024
 """Shared memory of a block's variables, at most."""
 
 STRUCTS = read_structs(KERNELS / "layout.cuh", **logprobs.STRUCTS, **boosts.STRUCTS)
@@ -234,7 +234,9 @@ def device_rows(graph: PackedGraph, laid: RowArrays) -> tuple[np.ndarray, np.nda
     """Records, RECORD [U], and arcs that lead to records, ARC, as in `path_arcs`."""
     own, count = laid.records[:-1], np.diff(laid.records["epsilon"])
     records = np.zeros(len(own), RECORD)
-    row, states, epsilons, order = (records[name] for name in RECORD.names or ())
+    row, states, epsilons, order, labels_of = (
+        records[name] for name in RECORD.names or ()
+    )
     for name in ("first", "length", "token"):
         row[name] = own[name]
     states["after_blank"] = laid.state_of_row[own["row"]]
@@ -266,6 +268,8 @@ def device_rows(graph: PackedGraph, laid: RowArrays) -> tuple[np.ndarray, np.nda
         without = (states["after_blank"] == states["after_token"]) & (not laid.has_hubs)
         order["blank_at"][without] = NONE
         order["repeat_at"][row["token"] == len(laid.repeat_arc)] = NONE
+        if laid.by_token:
+            labels_of["tokens"], labels_of["least"] = own["labels"], own["least"]
     leads = laid.path_arcs[: len(laid.path_arcs) - len(laid.repeat_arc) - 1].copy()
     leads["nextstate"][laid.arc] = laid.arcs["next"] & ~rows.WORD
     leads["nextstate"][laid.epsilon_arc] = laid.epsilons["next"] & ~rows.WORD
@@ -289,7 +293,7 @@ def overlay_rows(
     emitting = splits[:-1] + overlay.state_num_epsilons
     label = overlay.arcs["ilabel"] & np.uint32(arcs.LABEL_MASK)
     records = np.zeros(num_nodes, RECORD)
-    row, states, epsilons, order = (records[name] for name in RECORD.names or ())
+    row, states, epsilons, order, _ = (records[name] for name in RECORD.names or ())
     number = first_record + np.arange(num_nodes, dtype=np.uint32)
     states["after_token"] = overlay.first_state + own * np.arange(num_nodes)
     states["after_blank"] = states["after_token"] + np.uint32(own - 1)
@@ -449,3 +453,4 @@ class DeviceGraph:
         self._arrays.fill_in(task)
         task["start"], task["plain"] = self._start, self.rows.plain
         task["has_hubs"] = self.rows.has_hubs
+        task["by_token"] = self.rows.by_token and not self.rows.plain

@@ -76,7 +76,7 @@ struct Costs {
         return stays;
     }
 
-    __device__ Stays price_stays(const Entry& entry, u32 token) const {
+    __device__ Stays stays_of(const Entry& entry, u32 token) const {
         const u64 row = row_of_frame();
         const bool skip = skips(row);
         const float of_token =

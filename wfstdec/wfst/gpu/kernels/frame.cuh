@@ -19,6 +19,7 @@
 #include "links.cuh"
 #include "table.cuh"
 #include "times.cuh"
+#include "tokens.cuh"
 #include "trace.cuh"
 
 // What the host never sees: the status of a frame that needs the larger table, of one
@@ -34,6 +35,7 @@ struct FrameSearch : Links {
     Entry* shared_memory;
     BlockMemory& memory;
     PhaseClock<NUM_PHASES>& times;
+    LiveTokens& live;
 
     // ---------------------------------------------------------------------- emit
     // Offer a cost that an arc reaches: it lowers the bound, and makes a candidate if it
@@ -83,27 +85,48 @@ struct FrameSearch : Links {
             offer(after_token, i | FROM_TOKEN, arc_id, arc, boost, of);
     }
 
+    // Price the blank and the repeat of an entry, and bring the bound down by them.
+    __device__ void price_stays(u32 i) const {
+        Entry& entry = in_global(utterance.frontier)[i];
+        const u32 token = row_of(entry.record).token;
+        const Stays stays = stays_of(entry, token);
+        entry.next_blank = stays.least_blank();
+        entry.repeat = stays.repeat;
+        entry.again = token;
+        const float least = stays.least();
+        if (least <= MAX_COST && least < cost_of(peek(&progress.least)))
+            atomicMin(&progress.least, ordered(least));
+    }
+
     // Write the arcs that may survive to the candidates; `progress.least` becomes the
     // least cost that any of them, a blank or a repeat reaches.
     __device__ void emit() const {
-        Entry* frontier = in_global(utterance.frontier);
+        const Entry* frontier = in_global(utterance.frontier);
+        const Tokens tokens = {*this, live};
+        const u32 count = utterance.frontier_count;
+        for (u32 i = threadIdx.x; i < count; i += blockDim.x) price_stays(i);
+        const bool by_token = tokens.are_used();
+        if (by_token) tokens.fill();
+        __syncthreads();
         // Where blanks and repeats are arcs, the best entry brings the bound down first.
         bool bound_only = task.plain;
         const auto arcs_of = [&](u32 i) {
             if (bound_only && i != utterance.best) return Range{0, 0};
-            Entry& entry = frontier[i];
-            const Row arcs = row_of(entry.record);
-            const Stays stays = price_stays(entry, arcs.token);
-            entry.next_blank = stays.least_blank();
-            entry.repeat = stays.repeat;
-            entry.again = arcs.token;
-            const float least = stays.least();
-            if (!(within(fminf(entry.blank, entry.token)) < infinite()))
-                return Range{0, 0};
-            if (least <= MAX_COST && least < cost_of(peek(&progress.least)))
-                atomicMin(&progress.least, ordered(least));
-            if (enters_hub(entry.record)) return Range{0, 0};
-            return Range{arcs.first, arcs.first + arcs.length};
+            const Entry& entry = frontier[i];
+            const float cost = within(fminf(entry.blank, entry.token));
+            if (!(cost < infinite()) || enters_hub(entry.record)) return Range{0, 0};
+            const Record* record = record_at(task, utterance, entry.record);
+            const Row arcs = read_only(&record->row);
+            u32 length = arcs.length;
+            if (by_token) {
+                const float least = cost_of(peek(&progress.least));
+                const float cutoff = fminf(least + utterance.beam, MAX_COST);
+                const Labels labels = read_only(&record->labels);
+                const u64 set = tokens.of_row(labels, cost, cutoff);
+                live.of_source[i % MAX_THREADS] = set;
+                if (labels.tokens) length = __popcll(set);
+            }
+            return Range{arcs.first, arcs.first + length};
         };
         const auto entering = [&](u32 i) {
             const Entry& entry = frontier[i / 2];
@@ -113,13 +136,19 @@ struct FrameSearch : Links {
             return entering_arcs(
                 utterance, i % 2 ? states.after_token : states.after_blank);
         };
-        const auto follow_row = [&](u32 i, u32 arc_id) {
+        const auto follow_row = [&](u32 i, u32 arc_id, u32 k) {
+            const u64 set = by_token ? live.of_source[i % MAX_THREADS] : 0;
+            if (set) {
+                const u32 record = frontier[i].record;
+                const u64 all =
+                    read_only(&record_at(task, utterance, record)->labels).tokens;
+                arc_id += tokens.position(set, all, k) - k;
+            }
             follow(i, arc_id, bound_only ? NO_STATE : BOTH);
         };
-        const auto enter = [&](u32 i, u32 arc_id) {
+        const auto enter = [&](u32 i, u32 arc_id, u32) {
             follow(i / 2, arc_id, i % 2 ? AFTER_TOKEN : AFTER_BLANK);
         };
-        const u32 count = utterance.frontier_count;
         u32 looked;
         while (true) {
             looked = for_each_arc(memory, count, arcs_of, follow_row);

@@ -75,11 +75,20 @@ struct alignas(16) Order {
     u32 blank_at, repeat_at, own_begin, own_count;
 };
 
+// The tokens of a row's arcs as bits, in their order, and the least cost of an arc; no
+// bits where not all tokens have one, or a row has several arcs of a token.
+struct alignas(16) Labels {
+    u64 tokens;
+    float least;
+    u32 unused;
+};
+
 struct alignas(16) Record {
     Row row;
     States states;
     Epsilons epsilons;
     Order order;
+    Labels labels;
 };
 
 // A frontier entry: up to two states that share a row, and what paths to them cost;
@@ -209,6 +218,7 @@ struct Task {
     u32 blank;
     u32 start;     // a record with flags
     u32 has_hubs;  // 1: an epsilon arc leads from each token to the state after a blank
+    u32 by_token;  // 1: records have labels
     u32 plain;     // 1: blanks and repeats are arcs of rows
     u32 max_active;
     float beam;

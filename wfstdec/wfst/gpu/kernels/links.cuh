@@ -53,7 +53,7 @@ struct Links : Table {
         const bool skip = skips(row);
         for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
             const Entry& entry = in_global(utterance.frontier)[i];
-            const Stays stays = price_stays(entry, entry.again);
+            const Stays stays = stays_of(entry, entry.again);
             const u32 from = utterance.first_place + 2 * i;
             const float of_blank = unscaled_cost(row, task.blank, skip);
             const Record* record = record_at(task, utterance, entry.record);

@@ -73,6 +73,7 @@ search_chunk(const __grid_constant__ Task task) {
     __shared__ Phrases phrases;
     __shared__ Scratch scratch;
     __shared__ PhaseClock<NUM_PHASES> times;
+    __shared__ LiveTokens live;
     __shared__ u32 drawn;
     DYNAMIC_SHARED(Entry, shared_memory);
     times.start();
@@ -89,7 +90,7 @@ search_chunk(const __grid_constant__ Task task) {
         __syncthreads();
         if (drawn >= task.queue_length) break;
         const Table table = {{task, utterance, phrases}, scratch, progress};
-        const FrameSearch frames = {{table}, shared_memory, memory, times};
+        const FrameSearch frames = {{table}, shared_memory, memory, times, live};
         Search{frames}.run();
         __syncthreads();
         if (threadIdx.x == 0) task.utterances[task.queue[drawn]] = utterance;
