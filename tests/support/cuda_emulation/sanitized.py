@@ -20,14 +20,15 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "reference"))
 
 from added_cases import random_added_boosts, random_calls_graph
 from random_graphs import (
+    KINDS,
     random_boosts,
-    random_graph,
     random_logprobs,
+    random_of_kind,
     random_options,
     random_phrases,
 )
 from wfst_reference_backend import ReferenceBackend
-from wfst_searches import bits
+from wfst_searches import NO_BOOSTS, bits
 
 from cuda_emulation.device import EmulatedDevice, as_given, in_16_bits
 from wfstdec import CompiledBoosts
@@ -85,7 +86,10 @@ def draw_search(rng, i, oov):
     if oov:
         graph, options = random_calls_graph(rng), random_options(rng)
         return graph, options, random_added_boosts(rng, graph)
-    graph, options = random_graph(rng), random_options(rng)
+    graph = random_of_kind(rng, KINDS[i % len(KINDS)])
+    options = random_options(rng)
+    if i % 4 == 0:  # arcs are chosen by tokens
+        return graph, options, NO_BOOSTS
     words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
     phrases = random_phrases(rng, graph) if i % 2 else None
     return graph, options, CompiledBoosts(words, phrases)
