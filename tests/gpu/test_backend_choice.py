@@ -53,10 +53,12 @@ def test_without_a_gpu_it_is_the_cpu(cupy):
         WfstDecoder(decoder.graph, backend="cpu").choose_backend(1)
 
 
-def test_small_vocabularies_of_tries_are_for_the_cpu(cupy):
+def test_small_batches_of_tries_are_for_the_cpu(cupy):
     cupy(stand_in())
-    choice = drawn(beam_size=32)[0]().choose_backend(4000)
-    assert choice.backend == "cpu" and "faster for no batch" in choice.why
+    decoder = drawn(beam_size=32)[0]()
+    choice = decoder.choose_backend(127)
+    assert choice.backend == "cpu" and "faster for batches of 128" in choice.why
+    assert decoder.choose_backend(128) == ("cuda", "a batch of 128")
 
 
 @needs_compiler
