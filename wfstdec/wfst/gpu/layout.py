@@ -56,7 +56,7 @@ ENTRY_ARRAYS: dict[str, np.dtype] = {
     "new_entries": STRUCTS["NewEntry"],
     "entry_slots": _U4,
     "tie_breaks": _U4,
-    "epsilon_entries": _U4,
+    "waiting": STRUCTS["Waiting"],
 }
 """Scratch of a block: fields of `TASK` that point to `entry_capacity` of these,"""
 CANDIDATE_ARRAYS: dict[str, np.dtype] = {

@@ -27,6 +27,8 @@
 // one with a number that is no log-prob.
 constexpr u32 SPILL = NONE, NO_LOGPROB = NONE - 1;
 
+constexpr u32 FEW = 64;  // epsilon arcs that a warp follows
+
 // The search of one utterance, a frame at a time.
 struct FrameSearch : Costs {
     const BlockScratch scratch;
@@ -39,9 +41,8 @@ struct FrameSearch : Costs {
     __device__ Table table() const {
         return {task, scratch, slots, progress, utterance};
     }
-    __device__ void note_links() const {
-        if (LATTICES) Links{task, scratch, slots, progress, *this}.note();
-    }
+    __device__ Links links() const { return {task, scratch, slots, progress, *this}; }
+    __device__ void note_links() const { links().note(); }
 
     // ---------------------------------------------------------------------- emit
     // Write the arcs that may survive to the candidates; `progress.least` becomes the
@@ -96,54 +97,85 @@ struct FrameSearch : Costs {
         }
     }
 
-    // ----------------------------------------------------------------- recombine
-    // Emit and recombine; the cutoff of the frame. `progress.num_candidates` is 0 where
-    // nothing survives.
-    __device__ float next_entries(const Kept& kept) const {
-        emit(kept);
-        const float cutoff = fminf(cost_of(progress.least) + kept.beam, MAX_COST);
-        const u32 made = progress.num_candidates;
-        if (made == 0 || made > task.candidate_capacity) return cutoff;
-        if (threadIdx.x == 0) progress.arcs = made;
-        table().recombine(cutoff);
-        times.end(RECOMBINE);
-        return cutoff;
+    // --------------------------------------------------------------------- close
+    // Relax the epsilon arcs of entries, `epsilon_arcs` of them so far. Sources go by
+    // rank: all arcs into a rank come from lower ones, so that the entries of a rank are
+    // final when it comes. Few arcs are followed by the first warp alone, as barriers of
+    // the block would take longer.
+    __device__ void close(u32 epsilon_arcs, float cutoff) const {
+        while (epsilon_arcs > 0) {
+            if (epsilon_arcs <= FEW) {
+                if (threadIdx.x < WARP)
+                    while (relax_in_warp(cutoff)) {}
+                __syncthreads();
+                if (progress.overflow || progress.next_rank == NONE) return;
+            }
+            epsilon_arcs = relax(cutoff);
+        }
     }
 
-    // --------------------------------------------------------------------- close
-    // Relax epsilon arcs, sources by rank: all arcs into a rank come from lower ones,
-    // so that the entries of a rank are final when it comes.
-    __device__ void close(float cutoff) const {
-        while (true) {
-            const u32 rank = progress.next_rank, count = progress.num_epsilon;
-            if (rank == NONE || progress.overflow) return;
-            __syncthreads();
-            if (threadIdx.x == 0) {
-                progress.next_rank = NONE;
-                progress.num_candidates = 0;
-            }
-            __syncthreads();
-            const auto arcs_of = [&](u32 i) {
-                const u32 source = scratch.epsilon_entries()[i];
-                const u32 state = scratch.new_entries()[source].state;
-                const StateArcs arcs = arcs_of_state(task, utterance, state);
-                if (arcs.rank > rank) atomicMin(&progress.next_rank, arcs.rank);
-                return arcs.rank == rank ? Range{arcs.begin, arcs.emit} : Range{0, 0};
-            };
-            for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
-                const u32 source = scratch.epsilon_entries()[i];
-                const Arc arc = arc_at(task, utterance, arc_id);
-                const u32 key = arc_key(arc_id, arc) | EPSILON_ARC;
-                u32 boost = table().boost_of(source);
-                const float before = scratch.new_entries()[source].cost;
-                const float cost = follow(before, arc_id, arc, boost);
-                if (cost <= cutoff)
-                    table().append({cost, arc.nextstate, source, key}, boost);
-            });
-            if (progress.num_candidates > task.candidate_capacity) return;
-            table().recombine(cutoff);
-            if (!progress.overflow) note_links();
+    // Relax the next rank, by all threads; returns what `recombine` does.
+    __device__ u32 relax(float cutoff) const {
+        const u32 rank = progress.next_rank, count = progress.num_waiting;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            progress.next_rank = NONE;
+            progress.num_candidates = 0;
         }
+        __syncthreads();
+        const auto arcs_of = [&](u32 k) {
+            const Waiting from = scratch.waiting()[k];
+            if (from.rank > rank) atomicMin(&progress.next_rank, from.rank);
+            return from.rank == rank ? Range{from.begin, from.end} : Range{0, 0};
+        };
+        for_each_arc(memory, count, arcs_of, [&](u32 k, u32 arc_id) {
+            u32 boost;
+            const Candidate candidate = epsilon_candidate(k, arc_id, boost);
+            if (candidate.cost <= cutoff) table().append(candidate, boost);
+        });
+        if (progress.num_candidates > task.candidate_capacity) return 0;
+        const u32 epsilon_arcs = table().recombine(cutoff);
+        if (LATTICES && !progress.overflow) note_links();
+        return epsilon_arcs;
+    }
+
+    // Relax the next rank, by a warp; false where there is none, or too many arcs wait.
+    __device__ bool relax_in_warp(float cutoff) const {
+        const u32 rank = progress.next_rank, count = progress.num_waiting;
+        if (progress.overflow || rank == NONE || progress.epsilon_arcs > FEW)
+            return false;
+        __syncwarp();
+        if (threadIdx.x == 0) progress.next_rank = NONE;
+        __syncwarp();
+        for (u32 first = 0; first < count; first += WARP) {
+            const u32 k = first + threadIdx.x;
+            Range arcs = {0, 0};
+            if (k < count) {
+                const Waiting from = scratch.waiting()[k];
+                if (from.rank > rank) atomicMin(&progress.next_rank, from.rank);
+                if (from.rank == rank) arcs = {from.begin, from.end};
+            }
+            for (u32 a = arcs.begin; __ballot_sync(WHOLE_WARP, a < arcs.end); ++a) {
+                u32 boost = 0;
+                Candidate candidate = {infinite(), 0, 0, 0};
+                if (a < arcs.end) candidate = epsilon_candidate(k, a, boost);
+                const bool within = a < arcs.end && candidate.cost <= cutoff;
+                const u32 slot = table().recombine_in_warp(candidate, boost, within);
+                if (LATTICES && slot != NONE) links().note(candidate, slot);
+            }
+        }
+        __syncwarp();
+        return true;
+    }
+
+    // What an epsilon arc of the k-th waiting entry leads to; `boost` becomes its state.
+    __device__ Candidate epsilon_candidate(u32 k, u32 arc_id, u32& boost) const {
+        const u32 source = scratch.waiting()[k].entry;
+        const Arc arc = arc_at(task, utterance, arc_id);
+        boost = table().boost_of(source);
+        const float before = scratch.new_entries()[source].cost;
+        const float cost = follow(before, arc_id, arc, boost);
+        return {cost, arc.nextstate, source, arc_key(arc_id, arc) | EPSILON_ARC};
     }
 
     // -------------------------------------------------------------------- settle
@@ -154,7 +186,7 @@ struct FrameSearch : Costs {
         if (count > utterance.frontier_capacity) return GROW_FRONTIER;
         const u32 status = make_room_in_trace(count);
         if (status != OK) return status;
-        if (LATTICES) Links{task, scratch, slots, progress, *this}.finish();
+        if (LATTICES) links().finish();
         if (threadIdx.x == 0) progress.least = ordered(infinite());
         __syncthreads();
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
@@ -253,23 +285,26 @@ struct FrameSearch : Costs {
             progress.overflow = 0;
             if (LATTICES) progress.num_links = utterance.links_count;
             progress.num_entries = 0;
-            progress.num_epsilon = 0;
+            progress.num_waiting = 0;
+            progress.epsilon_arcs = 0;
             progress.next_rank = NONE;
         }
         __syncthreads();
     }
 
-    // The frontier before the first frame: the start state, to be closed; the cutoff.
-    __device__ float begin() const {
+    // The frontier before the first frame: the start state, to be closed; returns what
+    // `recombine` does.
+    __device__ u32 begin() const {
         if (threadIdx.x == 0) {
             const u32 boost = has_phrases(utterance) ? phrases.start : 0;
             const u32 slot = table().slot_of(0, boost);
             scratch.new_entries()[0] = {0.0f, 0, NONE, NONE};
             slots.best[slot] = key_of(0.0f, 0);  // no epsilon arc can beat it
-            progress.num_candidates = 1;
         }
         __syncthreads();
-        return task.beam;
+        const u32 epsilon_arcs = table().num_epsilon_arcs();
+        __syncthreads();
+        return epsilon_arcs;
     }
 
     // Nothing survives: the utterance ends with what the frame went on from.
@@ -295,21 +330,28 @@ struct FrameSearch : Costs {
         }
         begin_counting();
         if (utterance.logprobs.bad_frame != NONE) return NO_LOGPROB;
-        float cutoff;
+        float cutoff = task.beam;
+        u32 epsilon_arcs;
         if (!begun) {
-            cutoff = begin();
+            epsilon_arcs = begin();
         } else {
             const Kept kept = keep(memory, task, utterance);
             if (threadIdx.x == 0) progress.active = kept.count;
             times.end(KEEP);
-            cutoff = next_entries(kept);
-            if (!progress.overflow && progress.num_candidates == 0) {
+            emit(kept);
+            const u32 made = progress.num_candidates;
+            if (made == 0) {
                 die(kept.last);
                 return OK;
             }
-            if (!progress.overflow) note_links();
+            if (made > task.candidate_capacity) return GROW_SCRATCH;
+            if (threadIdx.x == 0) progress.arcs = made;
+            cutoff = fminf(cost_of(progress.least) + kept.beam, MAX_COST);
+            epsilon_arcs = table().recombine(cutoff);
+            if (LATTICES && !progress.overflow) note_links();
+            times.end(RECOMBINE);
         }
-        if (!progress.overflow) close(cutoff);
+        close(epsilon_arcs, cutoff);
         times.end(CLOSE);
         if (progress.overflow)
             return progress.overflow & NO_SLOTS ? SPILL : GROW_SCRATCH;

@@ -62,6 +62,11 @@ struct alignas(16) NewEntry {
     u32 state, source, arc_key;
 };
 
+// A new entry that has epsilon arcs [begin, end), and its epsilon rank.
+struct alignas(16) Waiting {
+    u32 entry, begin, end, rank;
+};
+
 // An arc that may survive, with the entry that it leaves; as above.
 struct alignas(16) Candidate {
     float cost;
@@ -152,7 +157,7 @@ struct Task {
     NewEntry* new_entries;   // [blocks, entry_capacity]: the frontier being made
     u32* entry_slots;        // [blocks, entry_capacity]: their slots in the table
     u32* tie_breaks;         // [blocks, entry_capacity]: least source boost state
-    u32* epsilon_entries;    // [blocks, entry_capacity]: entries with epsilon arcs
+    Waiting* waiting;        // [blocks, entry_capacity]: entries with epsilon arcs
     Candidate* candidates;   // [blocks, candidate_capacity]
     u32* candidate_boosts;   // [blocks, candidate_capacity]: where phrases lead them
     u32* candidate_slots;    // [blocks, candidate_capacity]: their slots in the table

@@ -17,30 +17,32 @@ struct Links {
     // Note the candidates that were just recombined. What an entry costs only falls
     // until its frame is done: a link that is too much now is too much then.
     __device__ void note() const {
-        const Utterance& utterance = costs.utterance;
-        const u64 row = costs.row_of_frame();
         const u32 most = task.candidate_capacity, all = progress.num_candidates;
         for (u32 q = threadIdx.x; q < (all < most ? all : most); q += blockDim.x) {
             const u32 slot = scratch.candidate_slots()[q];
-            if (slot == NONE) continue;
-            const Candidate candidate = scratch.candidates()[q];
-            const u32 at = slots.entries[slot];
-            const float least = scratch.new_entries()[at].cost;
-            if (!(candidate.cost - least <= task.link_limit)) continue;
-            const u32 i = atomicAdd(&progress.num_links, 1u);
-            if (i >= utterance.links_capacity) continue;
-            const u32 arc = (candidate.arc_key & ~EPSILON_ARC) >> 1;
-            u32 source = utterance.trace_count + candidate.source;
-            float acoustic = 0.0f;
-            if (!(candidate.arc_key & EPSILON_ARC)) {
-                source = in_global(utterance.frontier)[candidate.source].node;
-                const Arc taken = arc_at(task, utterance, arc);
-                const u32 token = Costs::token_of(taken.ilabel & LABEL_MASK);
-                acoustic = costs.unscaled_cost(row, token, costs.skips(row));
-            }
-            in_global(utterance.links)[i] = {source, at, arc, candidate.cost, acoustic};
+            if (slot != NONE) note(scratch.candidates()[q], slot);
         }
         __syncthreads();
+    }
+
+    __device__ void note(const Candidate& candidate, u32 slot) const {
+        const Utterance& utterance = costs.utterance;
+        const u64 row = costs.row_of_frame();
+        const u32 at = slots.entries[slot];
+        const float least = scratch.new_entries()[at].cost;
+        if (!(candidate.cost - least <= task.link_limit)) return;
+        const u32 i = atomicAdd(&progress.num_links, 1u);
+        if (i >= utterance.links_capacity) return;
+        const u32 arc = (candidate.arc_key & ~EPSILON_ARC) >> 1;
+        u32 source = utterance.trace_count + candidate.source;
+        float acoustic = 0.0f;
+        if (!(candidate.arc_key & EPSILON_ARC)) {
+            source = in_global(utterance.frontier)[candidate.source].node;
+            const Arc taken = arc_at(task, utterance, arc);
+            const u32 token = Costs::token_of(taken.ilabel & LABEL_MASK);
+            acoustic = costs.unscaled_cost(row, token, costs.skips(row));
+        }
+        in_global(utterance.links)[i] = {source, at, arc, candidate.cost, acoustic};
     }
 
     // The frame is done, and its nodes stand in the trace from `trace_count` on.

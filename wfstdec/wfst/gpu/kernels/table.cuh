@@ -27,7 +27,7 @@ struct BlockScratch {
     __device__ NewEntry* new_entries() const { return task.new_entries + entries(); }
     __device__ u32* entry_slots() const { return task.entry_slots + entries(); }
     __device__ u32* tie_breaks() const { return task.tie_breaks + entries(); }
-    __device__ u32* epsilon_entries() const { return task.epsilon_entries + entries(); }
+    __device__ Waiting* waiting() const { return task.waiting + entries(); }
     __device__ Candidate* candidates() const {
         return task.candidates + before(task.candidate_capacity);
     }
@@ -63,7 +63,8 @@ constexpr u32 NO_ROOM = 1, NO_SLOTS = 2;  // what `Progress.overflow` may have
 struct Progress {
     u32 num_candidates;  // those that did not fit included
     u32 num_entries;     // of `new_entries`, those that did not fit included
-    u32 num_epsilon;     // entries with epsilon arcs
+    u32 num_waiting;     // entries with epsilon arcs
+    u32 epsilon_arcs;    // theirs
     u32 next_rank;       // the least epsilon rank that is still to be closed
     u32 least;           // the least cost, ordered
     u32 within, best;    // as in `Utterance`
@@ -100,7 +101,7 @@ struct Table {
 
     // The boost state of a new entry.
     __device__ u32 boost_of(u32 entry) const {
-        return static_cast<u32>(peek(&slots.keys[scratch.entry_slots()[entry]]));
+        return static_cast<u32>(slots.keys[scratch.entry_slots()[entry]]);
     }
 
     // Add a candidate, or say that there is no room.
@@ -116,8 +117,9 @@ struct Table {
 
     // Give candidates within the cutoff to their search states: each keeps the least
     // (cost, arc key, source boost state), and that one writes the entry. No order of
-    // threads decides. A barrier has to lie between the last `append` and this.
-    __device__ void recombine(float cutoff) const {
+    // threads decides. A barrier has to lie between the last `append` and this. Returns
+    // `num_epsilon_arcs`, read before the last barrier.
+    __device__ u32 recombine(float cutoff) const {
         const bool phrases = has_phrases(utterance);
         // `progress.overflow` is not looked at: threads that are ahead may set it.
         const u32 most = task.candidate_capacity, all = progress.num_candidates;
@@ -134,7 +136,8 @@ struct Table {
             atomicMin(&slots.best[slot], key_of(candidate.cost, candidate.arc_key));
         }
         __syncthreads();
-        if (progress.overflow) return;
+        if (progress.overflow) return 0;
+        const u32 epsilon_arcs = num_epsilon_arcs();
         if (phrases) break_ties(count);
         for (u32 q = threadIdx.x; q < count; q += blockDim.x) {
             if (!is_least(q)) continue;
@@ -146,6 +149,45 @@ struct Table {
                 candidate.cost, candidate.state, candidate.source, candidate.arc_key};
         }
         __syncthreads();
+        return epsilon_arcs;
+    }
+
+    // The epsilon arcs of all entries made so far; 0 where all of them are relaxed.
+    __device__ u32 num_epsilon_arcs() const {
+        return progress.next_rank == NONE ? 0 : progress.epsilon_arcs;
+    }
+
+    // Give a candidate of each thread of a warp to its search state, as `recombine` does;
+    // its slot, or NONE. What a warp offered before, in the same rank, is taken into
+    // account.
+    __device__ u32 recombine_in_warp(
+        const Candidate& candidate, u32 boost, bool within) const {
+        const bool phrases = has_phrases(utterance);
+        const u64 key = key_of(candidate.cost, candidate.arc_key);
+        u32 slot = within ? slot_of(candidate.state, boost) : NONE;
+        if (slot != NONE && !phrases) atomicMin(&slots.best[slot], key);
+        __syncwarp();
+        if (progress.overflow) slot = NONE;
+        const u32 at = slot == NONE ? NONE : slots.entries[slot];
+        bool is_least = slot != NONE;
+        if (phrases) {
+            u32* const tie = scratch.tie_breaks() + at;
+            const u32 from = is_least ? source_boost(candidate) : 0;
+            if (is_least && atomicMin(&slots.best[slot], key) > key)
+                atomicExch(tie, NONE);
+            __syncwarp();
+            is_least = is_least && slots.best[slot] == key;
+            if (is_least) atomicMin(tie, from);
+            __syncwarp();
+            is_least = is_least && *tie == from;
+        } else {
+            is_least = is_least && slots.best[slot] == key;
+        }
+        if (is_least)
+            scratch.new_entries()[at] = {
+                candidate.cost, candidate.state, candidate.source, candidate.arc_key};
+        __syncwarp();
+        return slot;
     }
 
     // Whether no other candidate reaches the same search state at a lower (cost, arc
@@ -206,7 +248,9 @@ struct Table {
         scratch.entry_slots()[at] = slot;
         const StateArcs arcs = arcs_of_state(task, utterance, state);
         if (arcs.begin < arcs.emit) {
-            scratch.epsilon_entries()[atomicAdd(&progress.num_epsilon, 1u)] = at;
+            const u32 k = atomicAdd(&progress.num_waiting, 1u);
+            scratch.waiting()[k] = {at, arcs.begin, arcs.emit, arcs.rank};
+            atomicAdd(&progress.epsilon_arcs, arcs.emit - arcs.begin);
             atomicMin(&progress.next_rank, arcs.rank);
         }
         return true;
