@@ -198,8 +198,8 @@ def test_phases_take_the_barriers_that_the_model_counts(rank):
     each = dict(zip(PHASES, ((sums[1] - sums[0]) / 10).tolist(), strict=True))
     assert each["emit"] == 3 and each["recombine"] == 2 and each["bound"] == 0
     assert each["close"] == rank
-    assert each["settle"] == 4
-    assert sum(each.values()) == 10 + rank
+    assert each["settle"] == 2 and each["keep"] == 0
+    assert sum(each.values()) == 7 + rank
 
 
 def test_a_tie_goes_to_the_lower_boost_state_of_a_source():

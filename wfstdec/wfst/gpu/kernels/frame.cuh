@@ -131,7 +131,9 @@ struct FrameSearch : Costs {
         for_each_arc(memory, count, arcs_of, [&](u32 k, u32 arc_id) {
             u32 boost;
             const Candidate candidate = epsilon_candidate(k, arc_id, boost);
-            if (candidate.cost <= cutoff) table().append(candidate, boost);
+            if (!(candidate.cost <= cutoff)) return;
+            lower_least(candidate.cost);
+            table().append(candidate, boost);
         });
         if (progress.num_candidates > task.candidate_capacity) return 0;
         const u32 epsilon_arcs = table().recombine(cutoff);
@@ -160,12 +162,19 @@ struct FrameSearch : Costs {
                 Candidate candidate = {infinite(), 0, 0, 0};
                 if (a < arcs.end) candidate = epsilon_candidate(k, a, boost);
                 const bool within = a < arcs.end && candidate.cost <= cutoff;
+                if (within) lower_least(candidate.cost);
                 const u32 slot = table().recombine_in_warp(candidate, boost, within);
                 if (LATTICES && slot != NONE) links().note(candidate, slot);
             }
         }
         __syncwarp();
         return true;
+    }
+
+    // Costs may be credited on epsilon arcs: the least one of an entry may fall.
+    __device__ void lower_least(float cost) const {
+        if (cost < cost_of(peek(&progress.least)))
+            atomicMin(&progress.least, ordered(cost));
     }
 
     // What an epsilon arc of the k-th waiting entry leads to; `boost` becomes its state.
@@ -187,32 +196,35 @@ struct FrameSearch : Costs {
         const u32 status = make_room_in_trace(count);
         if (status != OK) return status;
         if (LATTICES) links().finish();
-        if (threadIdx.x == 0) progress.least = ordered(infinite());
-        __syncthreads();
-        for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            atomicMin(&progress.least, ordered(scratch.new_entries()[i].cost));
-            write_node(i);
+        for (u32 i = threadIdx.x; i < count; i += blockDim.x) write_node(i);
+        const float least = cost_of(progress.least);
+        const u32 first_node = utterance.trace_count;
+        if (threadIdx.x == 0) {
+            utterance.within = 0;
+            utterance.best = NONE;
         }
         __syncthreads();
-        const float least = cost_of(progress.least);
+        if (threadIdx.x == 0) {
+            record(count, least);
+            begin_counting();
+        }
         u32 within = 0;
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
             const NewEntry entry = scratch.new_entries()[i];
             const float cost = entry.cost - least;
-            const u32 node = utterance.trace_count + i;
             in_global(utterance.frontier)[i] = {
-                cost, entry.state, node, table().boost_of(i)};
+                cost, entry.state, first_node + i, table().boost_of(i)};
             within += cost <= task.beam;
-            if (cost == 0.0f) atomicMin(&progress.best, i);
+            if (cost == 0.0f) atomicMin(&utterance.best, i);
+            table().clear_slot_of(i);
         }
-        atomicAdd(&progress.within, within);
+        if (within > 0) atomicAdd(&utterance.within, within);
         __syncthreads();
-        if (threadIdx.x == 0) record(count, least);
-        table().clear_entries(count);
         return OK;
     }
 
-    // Add the frame, or the closure before the first one, to the utterance's record.
+    // Add the frame, or the closure before the first one, to the utterance's record; by
+    // one thread.
     __device__ void record(u32 count, float least) const {
         if (utterance.frontier_count > 0) {
             ++utterance.frames;
@@ -226,8 +238,6 @@ struct FrameSearch : Costs {
         utterance.frontier_count = count;
         utterance.trace_count += count;
         if (LATTICES) utterance.links_count = progress.num_links;
-        utterance.within = progress.within;
-        utterance.best = progress.best;
         utterance.base += static_cast<double>(least);
     }
 
@@ -275,21 +285,21 @@ struct FrameSearch : Costs {
     }
 
     // -------------------------------------------------------------------- frames
-    // A barrier has to lie between the last reading of counters and this.
+    // By one thread. Barriers have to lie between the last reading of counters and this,
+    // and behind it.
     __device__ void begin_counting() const {
-        if (threadIdx.x == 0) {
-            progress.num_candidates = 0;
-            progress.least = ordered(infinite());
-            progress.within = 0;
-            progress.best = NONE;
-            progress.overflow = 0;
-            if (LATTICES) progress.num_links = utterance.links_count;
-            progress.num_entries = 0;
-            progress.num_waiting = 0;
-            progress.epsilon_arcs = 0;
-            progress.next_rank = NONE;
-        }
+        progress.num_candidates = progress.num_entries = 0;
+        progress.num_waiting = progress.epsilon_arcs = progress.overflow = 0;
+        progress.least = ordered(infinite());
+        progress.next_rank = NONE;
+        if (LATTICES) progress.num_links = utterance.links_count;
+    }
+
+    // Forget a frame that was interrupted.
+    __device__ void restart() const {
         __syncthreads();
+        if (threadIdx.x == 0) begin_counting();
+        table().clear();
     }
 
     // The frontier before the first frame: the start state, to be closed; returns what
@@ -299,6 +309,7 @@ struct FrameSearch : Costs {
             const u32 boost = has_phrases(utterance) ? phrases.start : 0;
             const u32 slot = table().slot_of(0, boost);
             scratch.new_entries()[0] = {0.0f, 0, NONE, NONE};
+            progress.least = ordered(0.0f);
             slots.best[slot] = key_of(0.0f, 0);  // no epsilon arc can beat it
         }
         __syncthreads();
@@ -327,8 +338,8 @@ struct FrameSearch : Costs {
         if (begun && !task.checked) {
             check_frame(
                 utterance.logprobs, frame, task.num_tokens, threadIdx.x, blockDim.x);
+            __syncthreads();
         }
-        begin_counting();
         if (utterance.logprobs.bad_frame != NONE) return NO_LOGPROB;
         float cutoff = task.beam;
         u32 epsilon_arcs;

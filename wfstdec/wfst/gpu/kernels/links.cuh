@@ -54,6 +54,5 @@ struct Links {
             link.excess = link.excess - scratch.new_entries()[link.nextstate].cost;
             link.nextstate += utterance.trace_count;
         }
-        __syncthreads();
     }
 };

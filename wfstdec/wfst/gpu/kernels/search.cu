@@ -33,7 +33,7 @@ struct Search : FrameSearch {
             const u32 status = frame();
             if (status != SPILL) return status;
             if (threadIdx.x == 0) ++utterance.spilled;
-            table().clear();
+            restart();
             shared = false;
         }
     }
@@ -44,9 +44,9 @@ struct Search : FrameSearch {
             prefetch_frame(
                 utterance.logprobs, utterance.chunk_frame + ahead, task.num_tokens);
         make_backup();
-        table().clear();
+        restart();
         use(!slots.shared && task.shared_slots > 0);
-        table().clear();
+        restart();
         u32 status = OK;
         while (status == OK) {
             const bool begun = utterance.frontier_count > 0;

@@ -67,7 +67,6 @@ struct Progress {
     u32 epsilon_arcs;    // theirs
     u32 next_rank;       // the least epsilon rank that is still to be closed
     u32 least;           // the least cost, ordered
-    u32 within, best;    // as in `Utterance`
     u32 overflow;        // NO_ROOM, NO_SLOTS
     u32 active, arcs, looked;  // what `Utterance` sums up
     u32 num_links;  // those of the frame and those that did not fit included
@@ -90,13 +89,10 @@ struct Table {
         __syncthreads();
     }
 
-    // Empty the slots of the first `count` entries.
-    __device__ void clear_entries(u32 count) const {
-        for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            slots.keys[scratch.entry_slots()[i]] = EMPTY;
-            slots.best[scratch.entry_slots()[i]] = ~0ull;
-        }
-        __syncthreads();
+    // Empty the slot of an entry.
+    __device__ void clear_slot_of(u32 entry) const {
+        slots.keys[scratch.entry_slots()[entry]] = EMPTY;
+        slots.best[scratch.entry_slots()[entry]] = ~0ull;
     }
 
     // The boost state of a new entry.
