@@ -71,15 +71,18 @@ __device__ __forceinline__ u32 inclusive_warp_sum(u32 value) {
 }
 
 // The sum of `value` over the threads of the block before this one; `total` becomes
-// the sum over all. A barrier has to lie between two calls.
-__device__ inline u32 exclusive_sum(BlockMemory& memory, u32 value, u32& total) {
+// the sum over all. Threads from `count` on have 0, and get anything. A barrier has to
+// lie between two calls.
+__device__ inline u32 exclusive_sum(
+    BlockMemory& memory, u32 value, u32& total, u32 count = MAX_THREADS) {
     const u32 warp = threadIdx.x / WARP;
     const u32 inclusive = inclusive_warp_sum(value);
     if (threadIdx.x % WARP == WARP - 1) memory.warp_sums[warp] = inclusive;
     __syncthreads();
     u32 before = inclusive - value;
     total = 0;
-    for (u32 w = 0; w < blockDim.x / WARP; ++w) {
+    const u32 most = count < blockDim.x ? count : blockDim.x;
+    for (u32 w = 0; w < (most + WARP - 1) / WARP; ++w) {
         before += w < warp ? memory.warp_sums[w] : 0;
         total += memory.warp_sums[w];
     }
@@ -100,16 +103,19 @@ __device__ u32 for_each_arc(
     for (u32 first = 0; first < count; first += blockDim.x) {
         const u32 mine = first + threadIdx.x;
         const Range arcs = mine < count ? range(mine) : Range{0, 0};
-        u32 total;
-        const u32 before = exclusive_sum(memory, arcs.end - arcs.begin, total);
+        const u32 left = count - first;
+        const u32 sources = left < blockDim.x ? left : blockDim.x;
+        u32 total, half = MAX_THREADS / 2;
+        while (half >= sources) half >>= 1;
+        const u32 before = exclusive_sum(memory, arcs.end - arcs.begin, total, sources);
         memory.offsets[threadIdx.x] = before;
         memory.firsts[threadIdx.x] = arcs.begin;
         __syncthreads();
         for (u32 k = threadIdx.x; k < total; k += blockDim.x) {
             u32 at = 0;  // the last source whose offset is at most k
-            for (u32 step = MAX_THREADS / 2; step > 0; step >>= 1) {
+            for (u32 step = half; step > 0; step >>= 1) {
                 const u32 further = at + step;
-                if (further < blockDim.x && memory.offsets[further] <= k) at = further;
+                if (further < sources && memory.offsets[further] <= k) at = further;
             }
             visit(first + at, memory.firsts[at] + (k - memory.offsets[at]));
         }
