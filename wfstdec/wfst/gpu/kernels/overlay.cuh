@@ -15,20 +15,28 @@ __device__ __forceinline__ bool is_added_arc(const Utterance& utterance, u32 arc
     return ADDED && arc_id >= utterance.overlay.first_arc;
 }
 
-__device__ __forceinline__ Arc arc_at(
+__device__ __forceinline__ const Arc* place_of_arc(
     const Task& task, const Utterance& utterance, u32 arc_id) {
     const Overlay& overlay = utterance.overlay;
-    if (is_added_arc(utterance, arc_id))
-        return read_only(overlay.arcs + (arc_id - overlay.first_arc));
-    return read_only(task.arcs + arc_id);
+    return is_added_arc(utterance, arc_id)
+        ? overlay.arcs + (arc_id - overlay.first_arc) : task.arcs + arc_id;
+}
+
+__device__ __forceinline__ const StateArcs* place_of_state(
+    const Task& task, const Utterance& utterance, u32 state) {
+    const Overlay& overlay = utterance.overlay;
+    return is_added_state(utterance, state)
+        ? overlay.states + (state - overlay.first_state) : task.states + state;
+}
+
+__device__ __forceinline__ Arc arc_at(
+    const Task& task, const Utterance& utterance, u32 arc_id) {
+    return read_only(place_of_arc(task, utterance, arc_id));
 }
 
 __device__ __forceinline__ StateArcs arcs_of_state(
     const Task& task, const Utterance& utterance, u32 state) {
-    const Overlay& overlay = utterance.overlay;
-    if (is_added_state(utterance, state))
-        return read_only(overlay.states + (state - overlay.first_state));
-    return read_only(task.states + state);
+    return read_only(place_of_state(task, utterance, state));
 }
 
 // What an arc of the overlay is credited.

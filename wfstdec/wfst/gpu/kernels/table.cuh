@@ -100,8 +100,10 @@ struct Table {
         return static_cast<u32>(slots.keys[scratch.entry_slots()[entry]]);
     }
 
-    // Add a candidate, or say that there is no room.
+    // Add a candidate, or say that there is no room. What is read of its state comes into
+    // L2 meanwhile.
     __device__ void append(const Candidate& candidate, u32 boost) const {
+        prefetch_l2(place_of_state(task, utterance, candidate.state));
         const u32 at = atomicAdd(&progress.num_candidates, 1u);
         if (at < task.candidate_capacity) {
             scratch.candidates()[at] = candidate;
@@ -243,6 +245,9 @@ struct Table {
         slots.entries[slot] = at;
         scratch.entry_slots()[at] = slot;
         const StateArcs arcs = arcs_of_state(task, utterance, state);
+        // The first of them come into L2 meanwhile.
+        if (arcs.begin < arcs.end)
+            prefetch_l2(place_of_arc(task, utterance, arcs.begin));
         if (arcs.begin < arcs.emit) {
             const u32 k = atomicAdd(&progress.num_waiting, 1u);
             scratch.waiting()[k] = {at, arcs.begin, arcs.emit, arcs.rank};
