@@ -37,7 +37,7 @@ OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS = range(6)
 """Values of `UTTERANCE.status` after a launch."""
 PHASES = ("keep", "bound", "emit", "recombine", "close", "settle", "other")
 """Phases of a frame, timed by kernels compiled for it."""
-OWN_BYTES = 6 * 1024
+OWN_BYTES = 7 * 1024
 """Shared memory of a block's variables, at most."""
 
 STRUCTS = read_structs(KERNELS / "layout.cuh", **logprobs.STRUCTS, **boosts.STRUCTS)

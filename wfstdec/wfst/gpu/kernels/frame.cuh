@@ -27,8 +27,6 @@
 // one with a number that is no log-prob.
 constexpr u32 SPILL = NONE, NO_LOGPROB = NONE - 1;
 
-constexpr u32 FEW = 64;  // epsilon arcs that a warp follows
-
 // The search of one utterance, a frame at a time.
 struct FrameSearch : Costs {
     const BlockScratch scratch;
@@ -124,7 +122,7 @@ struct FrameSearch : Costs {
         }
         __syncthreads();
         const auto arcs_of = [&](u32 k) {
-            const Waiting from = scratch.waiting()[k];
+            const Waiting from = table().waiting(k);
             if (from.rank > rank) atomicMin(&progress.next_rank, from.rank);
             return from.rank == rank ? Range{from.begin, from.end} : Range{0, 0};
         };
@@ -153,7 +151,7 @@ struct FrameSearch : Costs {
             const u32 k = first + threadIdx.x;
             Range arcs = {0, 0};
             if (k < count) {
-                const Waiting from = scratch.waiting()[k];
+                const Waiting from = table().waiting(k);
                 if (from.rank > rank) atomicMin(&progress.next_rank, from.rank);
                 if (from.rank == rank) arcs = {from.begin, from.end};
             }
@@ -179,7 +177,7 @@ struct FrameSearch : Costs {
 
     // What an epsilon arc of the k-th waiting entry leads to; `boost` becomes its state.
     __device__ Candidate epsilon_candidate(u32 k, u32 arc_id, u32& boost) const {
-        const u32 source = scratch.waiting()[k].entry;
+        const u32 source = table().waiting(k).entry;
         const Arc arc = arc_at(task, utterance, arc_id);
         boost = table().boost_of(source);
         const float before = scratch.new_entries()[source].cost;

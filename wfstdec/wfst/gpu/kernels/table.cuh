@@ -27,7 +27,6 @@ struct BlockScratch {
     __device__ NewEntry* new_entries() const { return task.new_entries + entries(); }
     __device__ u32* entry_slots() const { return task.entry_slots + entries(); }
     __device__ u32* tie_breaks() const { return task.tie_breaks + entries(); }
-    __device__ Waiting* waiting() const { return task.waiting + entries(); }
     __device__ Candidate* candidates() const {
         return task.candidates + before(task.candidate_capacity);
     }
@@ -57,6 +56,7 @@ __device__ inline Slots shared_slots(u64* memory, u32 size, u32 entry_capacity) 
     return {memory, best, entries, size, max_entries, true};
 }
 
+constexpr u32 FEW = 64;  // entries, or epsilon arcs, that a warp sees to
 constexpr u32 NO_ROOM = 1, NO_SLOTS = 2;  // what `Progress.overflow` may have
 
 // Counters of the frame that a block is at.
@@ -70,6 +70,7 @@ struct Progress {
     u32 overflow;        // NO_ROOM, NO_SLOTS
     u32 active, arcs, looked;  // what `Utterance` sums up
     u32 num_links;  // those of the frame and those that did not fit included
+    Waiting first_waiting[FEW];
 };
 
 struct Table {
@@ -87,6 +88,11 @@ struct Table {
             slots.best[slot] = ~0ull;
         }
         __syncthreads();
+    }
+
+    // The k-th entry with epsilon arcs: few are in shared memory.
+    __device__ Waiting& waiting(u32 k) const {
+        return k < FEW ? progress.first_waiting[k] : task.waiting[scratch.entries() + k];
     }
 
     // Empty the slot of an entry.
@@ -250,7 +256,7 @@ struct Table {
             prefetch_l2(place_of_arc(task, utterance, arcs.begin));
         if (arcs.begin < arcs.emit) {
             const u32 k = atomicAdd(&progress.num_waiting, 1u);
-            scratch.waiting()[k] = {at, arcs.begin, arcs.emit, arcs.rank};
+            waiting(k) = {at, arcs.begin, arcs.emit, arcs.rank};
             atomicAdd(&progress.epsilon_arcs, arcs.emit - arcs.begin);
             atomicMin(&progress.next_rank, arcs.rank);
         }
