@@ -5,7 +5,7 @@
 //     keep       prune the frontier by beam and max_active     exact, radix select
 //     emit       candidates: arcs that may survive             a thread per arc
 //     recombine  one entry per search state, within the cutoff 64-bit atomicMin
-//     close      epsilon arcs, rank by rank
+//     close      epsilon arcs, rank by rank                    a warp where few wait
 //     settle     trace nodes, re-base
 //
 // Nothing depends on the order of threads: (cost, arc id, source boost state) is
