@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+import threading
 import weakref
 from pathlib import Path
 
@@ -26,6 +27,9 @@ NAN = 0x7E00
 """A half that is none."""
 
 
+_COMPILING = threading.Lock()
+
+
 def compile_kernels(source=None, names=PROGRAM.kernels, flags=()):
     """A shared library of kernels, the WFST search's where no source is given; equal
     sources and flags are compiled once."""
@@ -36,7 +40,9 @@ def compile_kernels(source=None, names=PROGRAM.kernels, flags=()):
     folder = Path(tempfile.gettempdir()) / f"wfstdec-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     library = folder / f"{_digest(text, flags, headers)}.so"
-    if not library.exists():
+    with _COMPILING:  # two threads decode parts of a batch
+        if library.exists():
+            return library
         # Parsing the headers is half of the work, and the same for all kernels.
         parsed = folder / _digest(flags, headers)
         parsed.mkdir(exist_ok=True)
