@@ -5,8 +5,12 @@ is shown by the tests that are marked `gpu`, on a GPU.
 """
 
 import gc
+import os
 import shutil
+import signal
 import sys
+import threading
+import time
 import types
 from concurrent.futures import ThreadPoolExecutor
 
@@ -250,3 +254,21 @@ def test_auto_is_the_cpu_until_kernels_have_run_on_a_gpu(cupy):
     for module in (None, stand_in()):
         cupy(module)
         assert type(make_backend(BACKENDS, "auto", graph)).__name__ == "CpuBackend"
+
+
+def test_ctrl_c_leaves_the_import_of_cupy_whole(monkeypatch):
+    """A second import of half a CuPy ends in an AttributeError."""
+    done = threading.Event()
+
+    def slowly(name):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        done.set()
+        raise ImportError(name)
+
+    cuda.load_cupy.cache_clear()
+    importing = types.SimpleNamespace(import_module=slowly)
+    monkeypatch.setattr(cuda, "importlib", importing)
+    with pytest.raises(KeyboardInterrupt):
+        cuda.load_cupy()
+    assert done.wait(10)

@@ -10,6 +10,7 @@ import importlib
 import math
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -40,7 +41,8 @@ def is_available() -> bool:
 def load_cupy() -> Any:
     """CuPy, with a GPU that it can use."""
     try:
-        cupy = importlib.import_module("cupy")
+        # In a thread, which Ctrl-C does not interrupt: half of CuPy would stay loaded.
+        cupy = ThreadPoolExecutor(1).submit(importlib.import_module, "cupy").result()
     except ImportError:
         raise BackendError(
             "backend 'cuda' needs CuPy: pip install 'cupy-cuda12x[ctk]' (or "
