@@ -15,11 +15,12 @@ from table_attention import TableAttention  # noqa: E402
 from table_transducers import TableTransducer  # noqa: E402
 
 from wfstdec import lattice_hypotheses, rescore  # noqa: E402
-from wfstdec.attention.rescoring import reweighed  # noqa: E402
+from wfstdec.attention.rescoring import reweighed, text_log_probs  # noqa: E402
 from wfstdec.batch.second_pass import SecondPass  # noqa: E402
 from wfstdec.cli.main import main  # noqa: E402
-from wfstdec.errors import InputError, OptionError  # noqa: E402
+from wfstdec.errors import AudioError, InputError, OptionError  # noqa: E402
 from wfstdec.lattice.file import LatticeWriter  # noqa: E402
+from wfstdec.transducer.forward import TextModel  # noqa: E402
 
 RATE = 16000
 
@@ -96,6 +97,13 @@ def test_a_transducer_counts_all_alignments(lattice, durations):
         costs[hyp.text] = hyp.total_cost + reading.weight * model_cost
     found = [hyp.text for hyp in reading("u1", lattice)]
     assert found == sorted(costs, key=costs.__getitem__)[:3]
+    net, frames = TextModel(model.net), model.net.frames()
+    given = [hyp.text for hyp in texts]
+    ours = text_log_probs(net, frames, reading._spell)(given)
+    wanted = [(hyp.total_cost - costs[hyp.text]) / reading.weight for hyp in texts]
+    np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-4)
+    with pytest.raises(OptionError, match="with a transducer, expected 0"):
+        rescore(net, [frames], [texts], weight=1.0, ctc_weight=0.3)
 
 
 def test_tune_finds_the_weight(lattice, tmp_path, monkeypatch, capsys):
@@ -120,11 +128,17 @@ def test_tune_finds_the_weight(lattice, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("wfstdec.cli.decode.load_model", lambda *_, **__: model)
     given = ["--lattices", f"{tmp_path}/x.lat", "--audio", f"{tmp_path}/in"]
     given += ["--ref", f"{tmp_path}/ref.txt", "--model", "spoken:encoder", "--quiet"]
+    assert main(["tune", *given, "--trie", "beam_size=8"]) == 1
+    assert "--trie with --lattices, expected one of them" in capsys.readouterr().err
     assert main(["tune", *given]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.startswith("wfstdec rescore ") and "--model-weight" in line
     assert main(shlex.split(line)[1:]) == 0
     assert set(capsys.readouterr().out.splitlines()) == {f"{n} {best}" for n in names}
+
+
+def raising(waveforms):
+    raise AudioError("too long", 0)
 
 
 def test_pieces_of_recordings_are_cut_out(lattice):
@@ -134,6 +148,9 @@ def test_pieces_of_recordings_are_cut_out(lattice):
     assert model.lengths == [round(2.5 * RATE)]
     with pytest.raises(InputError, match="no recording 'b'"):
         reading("b", lattice)
+    model.encode = raising
+    with pytest.raises(AudioError, match="utterance 'a-1-0000100-0000350': too long"):
+        reading("a-1-0000100-0000350", lattice)
     model.spec.family = "ctc"
     with pytest.raises(OptionError, match="family 'ctc', expected 'attention' or"):
         SecondPass(model=model, recordings={})

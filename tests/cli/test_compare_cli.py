@@ -3,12 +3,14 @@
 import shlex
 import sys
 
+import numpy as np
 import pytest
 from cli_files import build, wfstdec, write_files
 from spoken import SpokenEncoder, spoken, write_wav
 
 from wfstdec.cli.main import main
-from wfstdec.compare import load_comparison
+from wfstdec.compare import encode_speech, load_comparison
+from wfstdec.errors import AudioError
 
 TRIE = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
 TRIE += ["--separator", "<wb>"]
@@ -138,13 +140,33 @@ def test_audio_in_place_of_log_probs(files, capsys, monkeypatch):
     assert {one.series for one in points} == {"WFST", "trie"}
     assert all(one.wer == 0 for one in points)
     capsys.readouterr()
+    assert wfstdec(files, "compare", *audio, *ref, *lm, "--transducer") == 1
+    wrong = "--transducer with a model of the family 'ctc', expected 'transducer'"
+    assert wrong in capsys.readouterr().err
     trials = ["--trie", "beam_size=8", "--max-trials", "3", "--quiet"]
-    assert wfstdec(files, "tune", *audio, *ref, *lm, *trials) == 0
+    of_model = ["--tokens", f"{files}/tokens.txt", "--frame-shift", "0.02"]
+    assert wfstdec(files, "tune", *audio, *ref, *lm, *trials, *of_model) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.startswith("wfstdec transcribe ")
+    assert shlex.join(of_model[2:]) in line and "--tokens" in line
     assert main(shlex.split(line)[1:]) == 0
     told = set(capsys.readouterr().out.splitlines())
     assert told == {"utt1 cab", "utt2 ab c", "utt3 ab"}
+
+
+def test_audio_has_its_own_seconds_and_name(files, monkeypatch):
+    """Whisper's frames are always of 30 s."""
+    (files / "ref.txt").write_text("a cab\nb ab\n")
+    encoder = SpokenEncoder()
+    recordings = {"a": spoken(["cab"]), "b": spoken(["ab"])}
+    monkeypatch.setattr(encoder, "encode", lambda given: [np.zeros((1500, 5))])
+    speech = encode_speech(encoder, recordings, files / "ref.txt")
+    samples = sum(map(len, recordings.values()))
+    assert speech.audio_s == samples / encoder.spec.sample_rate
+    monkeypatch.undo()
+    recordings["b"] = np.zeros(0, np.float32)
+    with pytest.raises(AudioError, match="utterance 'b'"):
+        encode_speech(encoder, recordings, files / "ref.txt")
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,9 @@ def rescore(
     for what, many in (("", frames), ("CTC log-probs of ", given)):
         if len(many) != num:
             raise ShapeError(f"{what}{len(many)} utterances, expected {num} as lists")
-    spell = spell or spelling_of(model)
+    if ctc_weight and hasattr(model, "text_costs"):
+        raise OptionError(f"ctc_weight={ctc_weight!r} with a transducer, expected 0")
+    spell, costs_of = spell or spelling_of(model), _text_costs_of(model)
     found = []
     tensors = map(torch.as_tensor, frames)
     for one, hyps, rows in zip(tensors, lists, given, strict=True):
@@ -101,8 +103,7 @@ def rescore(
         if ctc_weight:
             priced = ctc_costs(model, one, spelled, logprobs=rows, tokens=ctc_tokens)
             unspelt = math.inf, math.inf
-        of_texts = getattr(model, "text_costs", None) or partial(text_costs, model)
-        pairs = zip(of_texts(one, in_order), priced, strict=True)
+        pairs = zip(costs_of(one, in_order), priced, strict=True)
         costs = dict(zip(known, pairs, strict=True))
         found.append(
             [Rescored(h, *costs.get(h.text, unspelt), h.total_cost) for h in hyps]
@@ -151,11 +152,11 @@ def text_log_probs(
     It returns what the model gives for texts and their ends, natural logs; -inf for
     those that cannot be spelt. Arguments and errors are those of `rescore`.
     """
-    spelled = spell or spelling_of(model)
+    spelled, costs_of = spell or spelling_of(model), _text_costs_of(model)
 
     def log_probs(texts: list[str]) -> list[float]:
         known = _spelt(spelled, texts)
-        priced = text_costs(model, frames, [*known.values()])
+        priced = costs_of(frames, [*known.values()])
         costs = dict(zip(known, priced, strict=True))
         return [-costs.get(text, math.inf) for text in texts]
 
@@ -207,6 +208,11 @@ def ctc_costs(
 
 
 @torch.no_grad()
+def _text_costs_of(model: Any) -> Callable[..., list[float]]:
+    """The costs of texts by a model: a transducer's `TextModel` sums them up itself."""
+    return getattr(model, "text_costs", None) or partial(text_costs, model)
+
+
 def text_costs(
     model: AttentionModel, frames: Tensor, texts: Sequence[Sequence[int]]
 ) -> list[float]:

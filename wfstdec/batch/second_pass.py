@@ -12,10 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from wfstdec.attention.rescoring import Rescored, rescore, spelling_of
-from wfstdec.audio.reading import AudioLike, read_audio
+from wfstdec.audio.reading import AudioLike
 from wfstdec.batch.decoding import LatticeReading
 from wfstdec.errors import InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
+from wfstdec.models.encoder import encode_recording
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.transducer.forward import TextModel
 
@@ -65,18 +66,18 @@ class SecondPass(LatticeReading):
 
     def rescored(self, utterance: str, texts: list[Hypothesis]) -> list[Rescored]:
         """Hypotheses of the first pass with the model's costs, best first."""
-        frames = self.model.encode([self._waveform(utterance)])
-        limit = getattr(self._net, "limit", lambda _: math.inf)(len(frames[0]))
+        frames = self._frames(utterance)
+        limit = getattr(self._net, "limit", lambda _: math.inf)(len(frames))
 
         def spell(text: str) -> Any:
             tokens = self._spell(text)
             return tokens if tokens is not None and len(tokens) < limit else None
 
-        [found] = rescore(self._net, frames, [texts], weight=self.weight, spell=spell)
+        [found] = rescore(self._net, [frames], [texts], weight=self.weight, spell=spell)
         return found
 
-    def _waveform(self, utterance: str) -> Any:
-        """Samples of an utterance: of a recording, or of a piece of it."""
+    def _frames(self, utterance: str) -> Any:
+        """Frames of an utterance: of a recording, or of a piece of it."""
         rate, name, span = self.model.spec.sample_rate, utterance, slice(None)
         if name not in self.recordings and (piece := _PIECE.fullmatch(name)):
             name, *ends = piece.groups()
@@ -84,4 +85,5 @@ class SecondPass(LatticeReading):
             span = slice(first, end)
         if name not in self.recordings:
             raise InputError(f"no recording {name!r}, expected one for each lattice")
-        return read_audio(self.recordings[name], rate).waveform[span]
+        audio = self.recordings[name]
+        return encode_recording(self.model, utterance, audio, span)[0]

@@ -29,6 +29,7 @@ from wfstdec.cli.flags import (
     need,
     normalizer_of,
     open_vocabulary_of,
+    refuse,
     values_of,
 )
 from wfstdec.compare.comparison import Decode, Outcome, Search, Setting
@@ -43,6 +44,7 @@ from wfstdec.compare.quality import (
     oracle,
     read_lists,
 )
+from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import BackendError, InputError, OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 from wfstdec.io.results import read_confidences, read_text
@@ -61,6 +63,7 @@ _SPEECH = (
 )
 _OF_AUDIO = {
     "--logprobs": {"default": None},
+    "--frame-shift": changed(None, "seconds per frame (default: 0.02, or the model's)"),
     "--audio": {"help": "recordings in place of log-probs: files, folders, manifests"},
     "--model": {
         "help": "a transducer: what TransducerNet.save wrote, or a folder with "
@@ -74,6 +77,11 @@ _MODELS = (
     "--attention-lm"
 )
 _GRIDS = " ".join(map(flag_of, DECODERS))
+_FIRST_PASS = (
+    f"{_GRIDS} {_MODELS.replace('--model ', '')} --logprobs --frame-shift --boost "
+    "--lm-scale-range --insertion-range --boost-range"
+)
+"""Flags of `tune` that say how lattices were made."""
 
 _log = logging.getLogger("wfstdec.score")
 
@@ -281,6 +289,8 @@ def _speech_of(args: Args) -> library.Speech:
     how: Any = {"limit": args.utterances, "normalizer": normalizer_of(args)}
     if args.audio is None:
         need(args, "--language", "--audio")
+        if args.frame_shift is None:
+            args.frame_shift = FLAGS["--frame-shift"]["default"]
         if args.logprobs is None:
             raise OptionError(
                 "neither --logprobs nor --audio, expected what is decoded"
@@ -294,14 +304,21 @@ def _speech_of(args: Args) -> library.Speech:
     model = load_model(
         *(args.model, args.tokens, args.blank),
         **values_of(args, "head language"),
+        frame_shift_s=args.frame_shift,
     )
+    family = model.spec.family
+    for name in ("transducer", "attention"):
+        if getattr(args, name) is not None and name != family:
+            raise OptionError(
+                f"--{name} with a model of the family {family!r}, expected {name!r}"
+            )
     speech = library.encode_speech(model, recordings, args.ref, **how)
     args.frame_shift, args.model, args.head = speech.frame_shift_s, None, None
-    if model.spec.family == "ctc":
+    if family == "ctc":
         args.tokens = args.tokens or (None if args.graph else model.spec.tokens)
     else:
         kind = {"transducer": "model", "attention": "attention_model"}
-        setattr(args, kind[model.spec.family], model)
+        setattr(args, kind[family], model)
     return speech
 
 
@@ -381,6 +398,8 @@ def tune(args: Args) -> None:
         _tune_scale(args)
         return
     need(args, "--test-lattices --test-ref --reliability", "--posterior-scale")
+    if args.plot is not None:
+        check_plot(args.plot)
     if args.lattices is not None:
         _tune_second_pass(args)
         return
@@ -389,12 +408,11 @@ def tune(args: Args) -> None:
     if not tuned and args.graph is None:
         flags = ", ".join(_GRIDS.split())
         raise OptionError(f"no --graph and none of {flags}, expected one to tune")
-    if args.plot is not None:
-        check_plot(args.plot)
     [name] = tuned or ["wfst"]
     if name == "greedy" and args.lexicon is not None:
         raise OptionError("--greedy with --lexicon, expected tokens alone")
-    source, speech = args.model, _speech_of(args)
+    of_model = values_of(args, "model tokens blank head language frame_shift")
+    speech = _speech_of(args)  # changes these
     searches = _searches_of(_models_of(args), name, getattr(args, name) or ())
     # A grid has several settings; tuning looks for one itself.
     if len(searches) != 1 or len(searches[0].settings) != 1:
@@ -420,7 +438,7 @@ def tune(args: Args) -> None:
     _report(args, tuning, speech)
     more = {} if lists is None else _boost_flags(args.boost, lists, search)
     best = replace(options, **tuning.best.setting)
-    print(f"to decode with it:\n{_decode_command(args, name, best, more, source)}")
+    print(f"to decode with it:\n{_decode_command(args, name, best, more, of_model)}")
 
 
 def _report(args: Args, tuning: Any, speech: library.Speech) -> None:
@@ -446,12 +464,14 @@ def _tune_second_pass(args: Args) -> None:
         raise OptionError(
             "--lattices without --posterior-scale, or --model and --audio"
         )
+    refuse(args, _FIRST_PASS, "--lattices")
     normalizer = normalizer_of(args)
     lattices, references = _paired(args.lattices, args.ref)
     reading = second_pass_of(args)
     from wfstdec.attention.rescoring import reweighed
 
     names = [name for name in references if name in lattices]
+    names = evenly_spaced(names, args.utterances)
     texts = LatticeReading(nbest=args.model_texts)
     known = [reading.rescored(name, texts(name, lattices[name])) for name in names]
     words = normalizer.texts({name: references[name] for name in names})
@@ -460,7 +480,8 @@ def _tune_second_pass(args: Args) -> None:
 
     def prepare(setting: Setting) -> Decode:
         lists = reweighed(known, weight=setting["model_weight"])
-        return lambda *_: [Outcome(one[0].hypothesis.text) for one in lists]
+        best = [one[0].hypothesis.text if one else "" for one in lists]
+        return lambda *_: list(map(Outcome, best))
 
     tuning = library.tune(
         prepare,
@@ -496,10 +517,14 @@ def _boost_flags(path: str, lists: BoostFile, search: DecoderSearch) -> dict[str
 
 
 def _decode_command(
-    args: Args, kind: str, options: Any, more: Mapping[str, Any], source: str | None
+    args: Args,
+    kind: str,
+    options: Any,
+    more: Mapping[str, Any],
+    of_model: dict[str, Any],
 ) -> str:
     """The command line that decodes with these options, quoted for a shell."""
-    # `source`: the path of the model.
+    # `of_model`: flags of the model of --audio, as they were given.
     given = {name: getattr(args, name, None) for name in INPUTS[kind].split()}
     if given.get("graph") is not None:
         given = {"graph": args.graph}
@@ -508,9 +533,8 @@ def _decode_command(
     if kind == "attention":
         given["model"] = args.attention_model
     if args.audio is not None:
-        of_model = ("tokens", "blank", "model", "head")
-        given = {name: x for name, x in given.items() if name not in of_model}
-        given["language"] = args.language
+        given |= of_model
+        source = given.pop("model")
     if "separator" in given:
         named = {AUTO: None, None: "none"}
         given["separator"] = named.get(args.separator, args.separator)

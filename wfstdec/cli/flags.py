@@ -14,7 +14,7 @@ import argparse
 import inspect
 import math
 from argparse import BooleanOptionalAction
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
@@ -613,14 +613,23 @@ def values_of(args: Args, names: str) -> dict[str, Any]:
 
 def need(args: Args, flags: str, other: str) -> None:
     """Raise `OptionError` for flags that have no effect without another one."""
-    if getattr(args, name_of(other), None) is not None:
-        return
+    if getattr(args, name_of(other), None) is None:
+        for shown in _given(args, flags):
+            raise OptionError(f"{shown} without {other}, expected both")
+
+
+def refuse(args: Args, flags: str, other: str) -> None:
+    """Raise `OptionError` for flags that have no effect with another one."""
+    for shown in _given(args, flags):
+        raise OptionError(f"{shown} with {other}, expected one of them")
+
+
+def _given(args: Args, flags: str) -> Iterator[str]:
     for flag in flags.split():
         value = getattr(args, name_of(flag), None)
         if value not in (None, False, FLAGS[flag].get("default")):
             is_number = isinstance(value, int | float) and value is not True
-            shown = f"{flag} {value}" if is_number else flag
-            raise OptionError(f"{shown} without {other}, expected both")
+            yield f"{flag} {value}" if is_number else flag
 
 
 def normalizer_of(args: Args) -> Normalizer:

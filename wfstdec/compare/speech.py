@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.audio.reading import AudioLike, read_audio
+from wfstdec.audio.reading import AudioLike
 from wfstdec.compare.comparison import Outcome
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import read_text
+from wfstdec.models.encoder import encode_recording
 from wfstdec.text.files import PathLike
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer, Pairing, check_words
 
@@ -30,10 +31,12 @@ class Speech:
     """Utterances with references.
 
     Attributes:
-        logprobs: Natural log-probs [T, V] of each utterance.
+        logprobs: Natural log-probs [T, V] of each utterance, or what its decoder takes
+            in place of them: frames [T, D].
         references: Its words, as they are compared.
         frame_shift_s: Seconds per frame.
         normalizer: How words are compared.
+        seconds: Of all recordings; None: of the log-probs.
 
     Raises:
         ShapeError: The utterances of the two differ, or there are none.
@@ -43,6 +46,7 @@ class Speech:
     references: Mapping[str, Sequence[str]]
     frame_shift_s: float = 0.02
     normalizer: Normalizer = AS_IT_STANDS
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Check that all utterances have both."""
@@ -57,6 +61,8 @@ class Speech:
     @property
     def audio_s(self) -> float:
         """Seconds of all utterances."""
+        if self.seconds is not None:
+            return self.seconds
         return sum(map(len, self.logprobs.values())) * self.frame_shift_s
 
     def words_of(self, outcomes: Iterable[Outcome]) -> dict[str, tuple[str, ...]]:
@@ -139,25 +145,19 @@ def encode_speech(
         normalizer: Likewise.
 
     Raises:
-        AudioError: A recording cannot be read.
-        OptionError: A recording is longer than the model takes. Others as of
-            `read_speech`.
+        AudioError: A recording cannot be read, or is longer than the model takes.
+            Others as of `read_speech`.
     """
-    words, spec = _words_of(references, limit), model.spec
+    words = _words_of(references, limit)
     _check_pairs(words, list(recordings), references, "the recordings")
     found = [name for name in recordings if name in words]
     frames: dict[str, np.ndarray] = {}
+    all_seconds = 0.0
     for name in evenly_spaced(found, limit):
-        waveform = read_audio(recordings[name], spec.sample_rate).waveform
-        seconds = len(waveform) / spec.sample_rate
-        if spec.window_s and seconds > spec.window_s:
-            raise OptionError(
-                f"recording {name!r} of {seconds:.1f} s, expected at most "
-                f"{spec.window_s:g} s, as the model takes: cut it into utterances"
-            )
-        [frames[name]] = model.encode([waveform])
+        frames[name], seconds = encode_recording(model, name, recordings[name])
+        all_seconds += seconds
     texts = normalizer.texts({name: words[name] for name in frames})
-    return Speech(frames, texts, spec.frame_shift_s, normalizer)
+    return Speech(frames, texts, model.spec.frame_shift_s, normalizer, all_seconds)
 
 
 def _words_of(references: PathLike, limit: int | None) -> dict[str, tuple[str, ...]]:

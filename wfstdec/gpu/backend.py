@@ -46,7 +46,7 @@ def _failed(error: Exception, missing: set[int]) -> str:
 
 _LOGPROB_BYTES = 4
 PART_BLOCKS = 4
-"""A part of a long list has so many utterances for each block that runs."""
+"""Utterances in a part of a long list, for each block that runs."""
 
 
 class BatchingBackend(ABC):

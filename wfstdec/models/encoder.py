@@ -21,10 +21,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from wfstdec.audio.reading import AudioLike, read_audio
 from wfstdec.audio.samples import checked_peak
 from wfstdec.errors import (
     AudioLengthError,
     FormatError,
+    InputError,
     LogprobError,
     ModelError,
     OptionError,
@@ -183,6 +185,20 @@ class StreamingEncoder(Encoder, Protocol):
 
 
 Run = Callable[[np.ndarray, np.ndarray], Sequence[np.ndarray]]
+
+
+def encode_recording(
+    model: Any, name: str, audio: AudioLike, span: slice = slice(None)
+) -> tuple[np.ndarray, float]:
+    """What a model makes of a recording, and its seconds; errors name it."""
+    rate = model.spec.sample_rate
+    try:
+        waveform = read_audio(audio, rate).waveform[span]
+        [found] = model.encode([waveform])
+    except InputError as error:
+        error.utterance = name
+        raise
+    return found, len(waveform) / rate
 
 
 class BatchEncoder:

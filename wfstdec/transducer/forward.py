@@ -1,9 +1,9 @@
-"""What a transducer gives for whole texts: sums over their alignments.
+"""Costs of whole texts by a transducer, summed over their alignments.
 
 costs = text_costs(model, frames, [[3, 7], [3, 8, 1]])      # frames [T, D]
 
-Texts with the same beginning share it: the predictor and the joiner are asked once for
-each prefix.
+Texts with the same beginning share it: the predictor and the joiner run once for each
+prefix.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from wfstdec.transducer.model import (
 from wfstdec.transducer.pricing import in_floats, normalized
 
 _ROWS = 2048
-"""Rows of the joiner at a time, about."""
+"""Rows of the joiner in one call, about."""
 
 
 class _Prefixes(NamedTuple):

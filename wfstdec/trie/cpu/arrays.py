@@ -155,7 +155,7 @@ class UtteranceState(NamedTuple):
 
 
 class EndedStates(NamedTuple):
-    """States of utterances that are over, side by side."""
+    """States of ended utterances, one after the other."""
 
     frontier: np.ndarray  # ENTRY [F], of each in order
     trace: np.ndarray  # TRACE_NODE [N]

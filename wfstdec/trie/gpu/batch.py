@@ -199,7 +199,7 @@ class DeviceSession(DeviceBatch, Session):
         return self._search.finish()
 
     def _download_state(self) -> None:
-        """Let the host's search stand where this one does; at first it does."""
+        """Copy this session's state to the host's search, if it has begun."""
         if not self.utterances[0]["frontier_count"]:
             return
         with self._states(np.arange(1)) as states:

@@ -81,8 +81,8 @@ _MAKING = threading.Lock()
 class CudaBackend(TakesGpuArrays, DeviceBackend):
     """A graph on the current CUDA device."""
 
-    # `threads`: threads of a block, a multiple of 32 up to `MAX_THREADS`; None: by the
-    # size of a batch. The result is the same.
+    # `threads`: threads of a block, a multiple of 32 up to `MAX_THREADS`; None: as
+    # many as the kernels are compiled for. The result is the same.
 
     def __init__(self, graph: PackedGraph, threads: int | None = None) -> None:
         super().__init__(graph, CupyDevice(PROGRAM, threads, macros=PLAIN.macros))

@@ -33,9 +33,10 @@ struct Expansion : Costs {
         return fminf(loosened(credit), MAX_COST);
     }
 
-    // List the tokens that may begin, in no order: those that cost no more than `near`, and
-    // from the end of the list those that cost no more than `far`. Note the most probable one, where it begins first and is not known. Numbers
-    // that are no log-probs are found here.
+    // List the tokens that may begin, in no order: those that cost no more than `near`,
+    // and from the end of the list those that cost no more than `far`. Note the most
+    // probable one, where it begins first and is not known. Numbers that are no
+    // log-probs are found here.
     __device__ void find_tokens(
         const Row& row, float near, float far, u32 room) const {
         const bool finds_best = best_token() == NONE &&
@@ -279,10 +280,10 @@ struct Expansion : Costs {
         return cost <= MAX_COST && cost <= loosened(credit + most_paid(entry.boost));
     }
 
-    // Begin some of the listed tokens before the others, for a lower bound: the most probable
-    // one after all entries; or if many are listed and the beam is wide, as many as entries
-    // may stay, after the first entry: each leads to another entry. `find_item` leaves them out; `stayed`
-    // candidates were there before.
+    // Begin some of the listed tokens before the others, for a lower bound: the most
+    // probable one after all entries; or if many are listed and the beam is wide, as many
+    // as entries may stay, after the first entry: each leads to another entry. `find_item`
+    // leaves them out; `stayed` candidates were there before.
     __device__ void begin_first(const Row& row, u32 stayed) const {
         const bool many = progress.num_tokens + progress.num_far > FEW_TOKENS;
         const bool all_may = task.token_top_k >= task.num_tokens;
