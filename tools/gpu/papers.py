@@ -44,12 +44,10 @@ PIECES, JOINT, EMITTED_S = 1024, 640, 0.08
 """Tokens, width and frame shift of a transducer of Parakeet's size."""
 COLUMNS: Columns = {
     "table": text_figure("table"),
-    "decoder": text_figure("decoder"),
-    "batch": figure("batch", "d"),
+    **{name: tokens.COLUMNS[name] for name in ("decoder", "batch", "RTFx")},
     "encoder ms": figure("encoder_ms", ".2f"),
     "ms": figure("ms", ".2f"),
     "ms, 99 %": figure("ms_99", ".2f"),
-    "RTFx": figure("rtfx", ".0f"),
     "differ": figure("differ", "d"),
 }
 
@@ -212,7 +210,7 @@ def streams(bench: Bench) -> Iterator[Row]:
 class Random:
     """A transducer of random weights with Parakeet's sizes, on a device.
 
-    The last number of a frame is added to the blank's logit: so many tokens come as in
+    The last number of a frame is added to the blank's logit, for a rate of tokens as in
     speech.
     """
 

@@ -193,7 +193,7 @@ class EmulatedDevice:
 
     @contextlib.contextmanager
     def downloaded(self, buffer, dtype):
-        """Spoil what is read: nobody may keep it."""
+        """Overwrite the array that was returned, so that a caller that kept it fails."""
         found = self.download(buffer, dtype)
         yield found
         found.view(np.uint8)[:] = 0xA5
