@@ -144,14 +144,10 @@ USUAL: dict[str, Callable[[], Any]] = {
     "trie-sessions": lambda: _trie().warm_up({"ab": 1.0}, lattices=False),
     "rows-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
     "rows-sessions": _wfst_sessions,
-    # a topology that is searched on the packed graph
-    "packed": lambda: _wfst(topology="eesen").decode([_logprobs()])[0].words,
+    # a topology whose T is composed with LG
+    "composed": lambda: _wfst(topology="eesen").decode([_logprobs()])[0].words,
 }
-"""What installation compiles, the longest branch first.
-
-The WFST's search on the packed graph and that on rows of LG have few kernels in common,
-so that they are branches of their own.
-"""
+"""What installation compiles, the longest branch first."""
 
 ALL: dict[str, Callable[[], Any]] = {
     **USUAL,

@@ -193,7 +193,7 @@ class EmulatedDevice:
 
     @contextlib.contextmanager
     def downloaded(self, buffer, dtype):
-        """Overwrite the array that was returned, so that a caller that kept it fails."""
+        """Overwrite the array that was returned: a caller that kept it fails."""
         found = self.download(buffer, dtype)
         yield found
         found.view(np.uint8)[:] = 0xA5
