@@ -1,5 +1,6 @@
 """Lists without numbers: their bonuses, how words sound, and scaling."""
 
+import itertools
 import math
 
 import numpy as np
@@ -10,10 +11,12 @@ from wfstdec.boost.automatic import (
     HOMOPHONE,
     HOMOPHONES,
     MOST,
+    MOST_OF_TOKENS,
     NEIGHBOUR,
     NEIGHBOURS,
     DefaultBonuses,
     Sounds,
+    bonuses_of_lengths,
 )
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import compile_word_boosts, scaled_phrases, scaled_words
@@ -88,6 +91,31 @@ def test_bonuses_follow_from_the_list():
     assert DefaultBonuses(WORDS).of(["fuchs"])["fuchs"] == pytest.approx(
         math.log(1 + len(WORDS))
     )
+
+
+def test_bonuses_without_words_follow_from_lengths_and_the_list():
+    lengths = {"a": 1, "abc": 3, "abcd": 4}
+    root = {text: 27 ** (-(n + 1.5) / 6) for text, n in lengths.items()}
+    mass = sum(root.values())
+    found = bonuses_of_lengths(27, lengths)
+    assert found == pytest.approx(
+        {text: math.log(1 + 1 / (root[text] * mass)) for text in lengths}
+    )
+    assert bonuses_of_lengths(27, dict(reversed(lengths.items()))) == found
+    assert bonuses_of_lengths(27, {"abcdefgh": 8}) == {"abcdefgh": MOST_OF_TOKENS}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_longer_list_raises_no_bonus(seed):
+    rng = np.random.default_rng(seed)
+    lengths = {f"p{i}": int(n) for i, n in enumerate(rng.integers(1, 9, 300))}
+    before: dict[str, float] = {}
+    for size in (1, 3, 10, 100, 300):
+        now = bonuses_of_lengths(1000, dict(list(lengths.items())[:size]))
+        assert all(now[text] <= before[text] for text in before)
+        by_length = sorted((lengths[text], bonus) for text, bonus in now.items())
+        assert all(a[1] <= b[1] for a, b in itertools.pairwise(by_length))
+        before = now
 
 
 def test_a_phrase_is_no_likelier_than_its_rarest_word():

@@ -304,7 +304,7 @@ def test_equal_lists_are_compiled_once():
     one = compiler.compile({"AB": 1.0, "CD": 2})
     assert compiler.compile({"CD": 2.0, "AB": 1}) is one
     assert compiler.compile({"CD": 2.0, "AB": 1.5}) is not one
-    assert compiler.compile(["CD"]) is compiler.compile({"CD": 1.0})
+    assert compiler.compile(["CD"]) is compiler.compile({"CD": None})
     for i in range(1, 100):
         compiler.compile({"AB": i})
     assert compiler.compile({"AB": 1.0, "CD": 2}) is not one
@@ -318,7 +318,6 @@ def test_equal_lists_are_compiled_once():
         ([" "], "boosted phrase ' ', expected a string of words"),
         ({"AB": "x"}, "weight 'x' of 'AB', expected a number"),
         ({"AB": math.nan}, "weight nan of 'AB', expected a number"),
-        ({"AB": None}, "weight None of 'AB', expected a number"),
         ({"AB": 1e7}, "weight 10000000.0 of 'AB', expected a number"),
     ],
 )
@@ -354,3 +353,26 @@ def test_spellings_that_mean_nothing(spelling, message):
 def test_options_that_mean_nothing(option, message):
     with pytest.raises(OptionError, match=message):
         PhraseOptions(**option)
+
+
+def test_phrases_without_weights_have_amounts_of_the_list():
+    def defaults(lengths):
+        return {text: n + len(lengths) for text, n in lengths.items()}
+
+    compiler = PhraseCompiler(by_letters, LETTERS, UNIFORM, defaults=defaults)
+    boosts = compiler.compile({"ABC": None, "DE": None, "F": 7.0})
+    assert credited(boosts, "ABC") == 5
+    assert credited(boosts, "DE") == 4
+    assert credited(boosts, "F") == 7
+    assert compiler.compile(["ABC"]) is compiler.compile({"ABC": None})
+    bounded = PhraseCompiler(by_letters, LETTERS, UNIFORM, 0, defaults=defaults)
+    assert credited(bounded.compile(["ABC"]), "ABC") == 4  # boundaries do not count
+
+
+def test_little_of_a_uniform_amount_is_paid_for_the_first_label():
+    found = credits(boosts_of(["ABCD"], UNIFORM), "ABCD")
+    first, second, third, fourth = 0.3, 0.9 + math.log(2), 0.9 + math.log(3), 0.9
+    fourth += math.log(4)
+    share = 4 / (first + second + third + fourth)
+    paid = [share * one for one in (first, second, third, fourth)]
+    assert found == pytest.approx([*paid, 0], abs=2e-4)

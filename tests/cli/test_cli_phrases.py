@@ -96,10 +96,11 @@ def test_lists_by_utterance_words_besides_and_costs(files, capsys):
     decoder = library.WfstDecoder(graph, library.WfstOptions(beam=30.0))
     speller = library.boost.phrases.by_words(graph.word_ids)
     compiler = library.PhraseCompiler(speller, graph.words)
+    automatic = decoder.phrase_compiler()
     with np.load(files / "x.npz") as arrays:
         batch = [arrays["flat"], arrays["ab"]]
-    lists = [["c c", "cab ab"], {"ab c": 2.0}]
-    boosts = [library.Boosts({"ab": 0.5}, compiler.compile(one)) for one in lists]
+    lists = [automatic.compile(["c c", "cab ab"]), compiler.compile({"ab c": 2.0})]
+    boosts = [library.Boosts({"ab": 0.5}, one) for one in lists]
     hyps = decoder.decode(batch, boosts=boosts)
     assert list(found.values()) == [(hyp.text, hyp.boost_cost) for hyp in hyps]
 
@@ -108,7 +109,7 @@ def test_lists_by_utterance_words_besides_and_costs(files, capsys):
 def test_phrases_of_tokens_are_whole_words(decoder, files, capsys):
     """`c` is in `cab`; between separators it is not."""
     np.savez(files / "x.npz", cab=logprobs_of("c a b"))
-    (files / "phrases.txt").write_text("c\n")
+    (files / "phrases.txt").write_text("c\t1\n")
     token = ["--phrases", "phrases.txt", "--phrase-unit", "token"]
     assert decode(files, capsys, *decoder, *token)["cab"] == ("cab", 0.0)
     if decoder is WFST:
@@ -151,7 +152,7 @@ def test_flags_that_do_not_go_together(decoder, flags, message, files, capsys):
 def test_weights_and_their_absence(tmp_path):
     path = tmp_path / "p"
     path.write_text("# names\nnew  york\t0.5\n\nsan jose\nrio\t\n")
-    expected = {"new york": 0.5, "san jose": 1.0, "rio": 1.0}
+    expected = {"new york": 0.5, "san jose": None, "rio": None}
     assert read_phrase_weights(path).of("any") == expected
 
 

@@ -271,7 +271,6 @@ def test_only_a_tab_separates_a_number(line, numbers, is_questioned, read, tmp_p
     (tmp_path / "b").write_text(line + "\n")
     if read is read_phrase_weights:
         (tmp_path / "b").write_text(line.replace("boosts", "phrases") + "\n")
-        numbers = {text: 1.0 if n is None else n for text, n in numbers.items()}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert read(tmp_path / "b").common == numbers

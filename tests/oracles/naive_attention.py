@@ -48,12 +48,12 @@ class Credits:
             if said[len(said) - len(spelling) :] == spelling
         )
 
-    def base(self, length):
-        """Worth of so many labels of a phrase of weight 1, without rounding."""
+    def paid(self, length):
+        """What so many labels of a phrase are paid, up to a factor."""
         options = self.phrases.options
         c0, beta = options.get("c0", 1.0), options.get("beta", 2.0)
-        if options.get("uniform"):
-            return c0 * length
+        if options.get("uniform"):  # whatever c0 is, little for the first one
+            c0, beta = 0.3, 3.0
         if not length:
             return 0.0
         return c0 + sum(c0 * beta + math.log(d) for d in range(2, length + 1))
@@ -64,13 +64,13 @@ class Credits:
         for start in range(len(said) + 1):
             part = said[start:]
             scales = [
-                amount / self.base(len(spelling))
+                amount / self.paid(len(spelling))
                 for spelling, amount in self.amounts.items()
                 if len(spelling) > len(part) and spelling[: len(part)] == part
             ]
             if scales:
                 best = max(0, *scales, 0)
-                return round(best * self.base(len(part)) * 16384) / 16384
+                return round(best * self.paid(len(part)) * 16384) / 16384
         return 0.0
 
     def gain(self, text, token):

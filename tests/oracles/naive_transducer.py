@@ -71,7 +71,7 @@ def totals(
     costs: (weight, function of (history, token or None for the end) -> cost) of each
         language model; boost: function of a text -> cost, or None.
     """
-    lm_weight = sum(weight for weight, _ in costs)
+    lm_weight = max(0.0, sum(weight for weight, _ in costs))
 
     def gain(prefix, token):
         return -sum(weight * cost(prefix, token) for weight, cost in costs)

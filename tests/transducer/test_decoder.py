@@ -18,6 +18,7 @@ from wfstdec import (
     read_arpa,
     token_table,
 )
+from wfstdec.boost.automatic import bonuses_of_lengths
 from wfstdec.errors import (
     BoostError,
     LogprobError,
@@ -389,8 +390,8 @@ def test_language_models_and_boosts_over_other_tokens():
     other = NgramLM.from_arpa(arpa(), turned)
     with pytest.raises(OptionError, match="number 0 is 'b' there and 'a' here"):
         TransducerDecoder(model, lm=other)
-    with pytest.raises(OptionError, match="weight -1"):
-        TransducerDecoder(model, lm=[(arpa(), -1)])
+    with pytest.raises(OptionError, match="weight nan, expected a number"):
+        TransducerDecoder(model, lm=[(arpa(), float("nan"))])
     decoder = TransducerDecoder(model)
     larger = TransducerDecoder(TorchTransducer(small_net()))
     boosts = larger.phrase_compiler().compile(["ab"])
@@ -401,6 +402,11 @@ def test_language_models_and_boosts_over_other_tokens():
     ).compile({"a": 1.0})
     hyps = [decoder.decode([model.frames()], boosts=b) for b in ({"a": 1.0}, phrases)]
     assert hyps[0] == hyps[1] and hyps[0][0].boost_cost == -1.0
+    automatic = decoder.phrase_compiler().compile(["a"])
+    hyps = [decoder.decode([model.frames()], boosts=b) for b in (["a"], automatic)]
+    assert hyps[0] == hyps[1]
+    bonus = bonuses_of_lengths(len(decoder.tokens), {"a": 1})["a"]
+    assert hyps[0][0].boost_cost == pytest.approx(-bonus, abs=1e-4)
 
 
 def test_frames_that_do_not_fit():

@@ -31,6 +31,8 @@ class Case:
         self.rng, self.model = rng, random_transducer(rng, **sizes)
         self.weights = [float(w) for w in rng.choice([0.0, 0.3, 1.0, 1.7], 2)]
         self.weights = self.weights[: rng.integers(3)]
+        if seed % 3 == 2:  # all but the first are taken off again
+            self.weights[1:] = [-0.4 * weight for weight in self.weights[1:]]
         names = list(self.model.tokens)
         self.arpas = [naive_cases.random_arpa(rng, names)[0] for _ in self.weights]
         lengths = rng.integers(1, 4, size=rng.integers(3))
@@ -226,3 +228,20 @@ def test_costs_of_whole_texts(seed):
         assert found == pytest.approx([-want[text] for text in texts], abs=1e-9)
         assert found[:1] == text_costs(model, frames, texts[:1])
     assert text_costs(model, frames, []) == []
+
+
+@pytest.mark.parametrize("options", [{"strategy": "greedy"}, *SEARCHES.values()])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_model_that_is_taken_off_again_changes_nothing(seed, options):
+    case = Case(seed)
+    arpa = naive_cases.random_arpa(case.rng, list(case.model.tokens))[0]
+    lm = read_arpa(io.StringIO(arpa))
+    options = TransducerOptions(**{**WIDE, **options, "beam_size": 20})
+    plain = TransducerDecoder(case.model, unk_cost=UNK_COST, options=options)
+    both = TransducerDecoder(
+        case.model, lm=[(lm, 0.7), (lm, -0.7)], unk_cost=UNK_COST, options=options
+    )
+    frames = [case.model.frames()]
+    for before, after in zip(plain.decode(frames), both.decode(frames), strict=True):
+        assert after.text == before.text
+        assert after.total_cost == pytest.approx(before.total_cost, abs=1e-4)

@@ -315,7 +315,7 @@ class AttentionDecoder(ModelDecoder):
         model, shift = net_of(model, frame_shift_s, 0.02)
         check_input(model, input, batch_size)
         table = checked_table(model)
-        lms = weighted_lms(lm, table, unk_cost, least=-math.inf)
+        lms = weighted_lms(lm, table, unk_cost)
         given = model, device, batch_size, input == "features"
         backend = AttentionBackend(*given, lms, shift, ctc_tokens, dense)
         how = options or AttentionOptions(), table, lms, separator, shift

@@ -349,8 +349,6 @@ def weighted_lms(
     lm: AnyLM | Sequence[tuple[AnyLM, float]] | None,
     tokens: TokenTable,
     unk_cost: float | None,
-    *,
-    least: float = 0.0,
 ) -> Weighted:
     """Language models over a model's tokens, with their weights."""
     if lm is None:
@@ -358,8 +356,7 @@ def weighted_lms(
     pairs: Any = lm if isinstance(lm, list | tuple) else [(lm, 1.0)]
     found = []
     for one, weight in pairs:
-        if not (least <= weight and abs(weight) < float("inf")):
-            expected = "0 or up" if least == 0 else "nats"
-            raise OptionError(f"a model's weight {weight!r}, expected {expected}")
+        if not abs(weight) < float("inf"):
+            raise OptionError(f"a model's weight {weight!r}, expected a number")
         found.append((lm_over(read_lm(one), tokens, unk_cost), float(weight)))
     return found

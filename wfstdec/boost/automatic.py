@@ -12,6 +12,12 @@ all other words together. A phrase counts as its rarest word, the most that it c
 sounds the same `HOMOPHONES`; of a phrase that of its most distinct word. Of an OOV word
 it is `NEAR_ADDED` and `SAME_ADDED`, by words that cost less than `COMMON` nats.
 
+Where there are no words, the probability p of a phrase follows from the number of its
+tokens n and of all tokens V; a rarer phrase has more, as likely errors have few tokens:
+
+    p = V ** -((n + 1.5) / 3)
+    bonus = min(MOST_OF_TOKENS, ln(1 + 1 / (sqrt(p) * sum of all sqrt(p))))
+
 Two pronunciations are a token apart where one without its token `i` is the other, or
 the other without its token `i`: so all of them are hashed with each token left out.
 """
@@ -41,6 +47,20 @@ COMMON = 9.0
 """Words that cost less, nats, must not be taken for added ones."""
 NEAR_ADDED, SAME_ADDED = 0.4, 0.1
 """Shares of added words that sound like common ones."""
+
+MOST_OF_TOKENS = 6.0
+"""No bonus is larger where there are no words, nats."""
+_EXTRA_TOKENS, _TOKENS_PER_V = 1.5, 3.0
+
+
+def bonuses_of_lengths(num_tokens: int, lengths: Mapping[str, int]) -> dict[str, float]:
+    """The bonus of each phrase of a list by its number of tokens, nats."""
+    sizes = np.array(list(lengths.values()), np.float64)
+    power = (sizes + _EXTRA_TOKENS) / _TOKENS_PER_V
+    root = np.exp(-0.5 * power * math.log(max(2, num_tokens)))
+    # `fsum`: the order of a list changes nothing.
+    bonus = np.minimum(MOST_OF_TOKENS, np.log1p(1 / (root * math.fsum(root))))
+    return dict(zip(lengths, bonus.tolist(), strict=True))
 
 
 class Sounds:

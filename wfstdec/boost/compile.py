@@ -32,7 +32,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from wfstdec.boost.automatic import DefaultBonuses
+from wfstdec.boost.automatic import DefaultBonuses, bonuses_of_lengths
 from wfstdec.boost.compiled import CompiledBoosts, compile_word_boosts, scaled_boosts
 from wfstdec.boost.g2p import G2pResult, Pronouncer
 from wfstdec.boost.lists import (
@@ -45,6 +45,7 @@ from wfstdec.boost.lists import (
     taken_message,
 )
 from wfstdec.boost.phrases import (
+    Defaults,
     PhraseBoosts,
     PhraseOptions,
     Speller,
@@ -120,6 +121,8 @@ class PhraseCompiler:
         options: The amounts.
         boundary: The token between words: phrases then count as whole words only.
         matcher: Finds the words that words of phrases may mean; None takes none.
+        defaults: Gives the amounts of phrases without weights, of their numbers of
+            labels; None takes the weight 1.
     """
 
     def __init__(
@@ -129,9 +132,10 @@ class PhraseCompiler:
         options: PhraseOptions | None = None,
         boundary: int | None = None,
         matcher: WordMatcher | None = None,
+        defaults: Defaults | None = None,
     ) -> None:
         self.options = options or PhraseOptions()
-        self._matcher = matcher
+        self._matcher, self._defaults = matcher, defaults
         self.boundary = boundary
         self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
         self.num_labels = len(labels)
@@ -147,9 +151,9 @@ class PhraseCompiler:
         """Compile a list; an equal list, in any order, gives the same object again.
 
         Args:
-            phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1;
-                or a checked boost list, in which a phrase without a number has the
-                amount by `c0` and `beta`, also where weights are totals.
+            phrases: Phrase to weight (below 0 is a penalty), or phrases; a checked
+                boost list. Without a weight, or with None, the amount follows from the
+                list if the compiler has `defaults`, else the weight is 1.
 
         Raises:
             BoostError: A phrase is no string or empty, has two weights, or a weight is
@@ -170,7 +174,7 @@ class PhraseCompiler:
         given = self.speller, self.options, self.unit, self.num_labels, self.boundary
         boosts = self._remembered.get(
             tuple(sorted(numbers.items(), key=itemgetter(0))),
-            lambda: compile_phrases(numbers, *given),
+            lambda: compile_phrases(numbers, *given, self._defaults),
         )
         if unknown := boosts.unknown:
             shown = first_of(unknown, how)
@@ -209,6 +213,12 @@ class BoostCompiler:
     @cached_property
     def _defaults(self) -> DefaultBonuses:
         return self._make_defaults()
+
+    def defaults_of_phrases(self, lengths: Mapping[str, int]) -> dict[str, float]:
+        """The bonus of each phrase of a list, nats, given its number of labels."""
+        if self._words:
+            return self._defaults.of(lengths)
+        return bonuses_of_lengths(self._num_tokens, lengths)
 
     def compile(
         self, boosts: BoostsLike | Sequence, n: int, scale: float = 1.0
@@ -416,6 +426,7 @@ def phrase_compiler(
     sentencepiece_model: str | os.PathLike[str] | None = None,
     tokenizer: Tokenizer | None = None,
     matcher: WordMatcher | None = None,
+    defaults: Defaults | None = None,
 ) -> PhraseCompiler:
     """A compiler of phrases; arguments and errors as of `Decoder.phrase_compiler`.
 
@@ -440,7 +451,7 @@ def phrase_compiler(
                 f"boundary={boundary!r} with phrases of words, expected unit='token'"
             )
         speller = by_words(word_ids(words))
-        return PhraseCompiler(speller, words, options, matcher=matcher)
+        return PhraseCompiler(speller, words, options, None, matcher, defaults)
     tokens = vocabulary.tokens
     edge = None if boundary is None else tokens.index(boundary, "boundary")
     between, optional = edge, False
@@ -452,7 +463,7 @@ def phrase_compiler(
     if vocabulary.lexicon is not None:
         lexicon = vocabulary.lexicon
         speller = by_lexicon(lexicon, separator=between, separator_optional=optional)
-        return PhraseCompiler(speller, tokens, options, edge, matcher)
+        return PhraseCompiler(speller, tokens, options, edge, matcher, defaults)
     own = getattr(tokenizer, "spell", None)  # a ModelTokenizer
     if tokenizer is not None and own is None:
         own = by_tokenizer(tokenizer, tokens=tokens)
@@ -460,7 +471,7 @@ def phrase_compiler(
         given = {"separator": between, "sentencepiece_model": sentencepiece_model}
         speller = by_table(tokens, **given)  # type: ignore[arg-type]
         own = speller if own is None else partial(_spelt_as_given, speller, own)
-    return PhraseCompiler(own, tokens, options, edge, matcher)
+    return PhraseCompiler(own, tokens, options, edge, matcher, defaults)
 
 
 def _spelt_as_given(

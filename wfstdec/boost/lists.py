@@ -3,7 +3,7 @@
 BoostList.of({"bartley": 4.0, "new york": None})
 BoostList.of(["new york", BoostEntry("fuchs", ["f j u k s"], 4.0)])
 BoostList.of(compiler.compile(["new york"]))
-BoostList.weighted(["new  york"]).numbers     # {"new york": 1.0}
+BoostList.weighted(["new  york"]).numbers     # {"new york": None}
 
 Words of a list are matched to a word table by Unicode form, case and punctuation:
 
@@ -108,13 +108,14 @@ _EXPECTED = (
 
 
 class BoostList:
-    """A boost list, checked; with a `weight` it is one of phrases and weights."""
+    """A boost list, checked: of bonuses, or of phrases and weights."""
 
     def __init__(
         self,
         listed: Any = (),
         phrases: PhraseBoosts | None = None,
-        weight: float | None = None,
+        *,
+        has_weights: bool = False,
     ) -> None:
         # Words and phrases, one space between words, and bonuses or weights; None
         # follows from the list.
@@ -122,11 +123,9 @@ class BoostList:
         # Names of tokens, of words that have some
         self.pronunciations: dict[str, tuple[tuple[str, ...], ...]] = {}
         self.phrases = phrases  # not with phrases among `numbers`
-        kind = ("word", "bonus") if weight is None else ("phrase", "weight")
+        kind = ("phrase", "weight") if has_weights else ("word", "bonus")
         in_pairs = isinstance(listed, Mapping)
-        for given, number in (
-            listed.items() if in_pairs else zip(listed, repeat(weight))
-        ):
+        for given, number in listed.items() if in_pairs else zip(listed, repeat(None)):
             self._add(given, number, *kind)
         several = [text for text in self.numbers if phrases and " " in text]
         if several:
@@ -147,12 +146,12 @@ class BoostList:
 
     @classmethod
     def weighted(cls, phrases: Mapping[str, float] | Iterable[str]) -> BoostList:
-        """Check phrases and weights, 1 where none are given."""
+        """Check phrases and weights, None where none are given."""
         if isinstance(phrases, str):
             raise BoostError(
                 f"phrases is the string {phrases!r}, expected a list of them"
             )
-        return cls(phrases, weight=1.0)
+        return cls(phrases, has_weights=True)
 
     @property
     def content(self) -> tuple:
@@ -173,7 +172,7 @@ class BoostList:
             text, number, more = entry.text, entry.bonus, entry.pronunciations
         else:
             text = _checked_text(given, what)
-            if number is not None or name == "weight":
+            if number is not None:
                 _check_number(number, text, name)
         # An entry twice with one number is no contradiction, and counts once.
         known = self.numbers.setdefault(text, None if number is None else float(number))

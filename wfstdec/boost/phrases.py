@@ -7,9 +7,10 @@
 Amounts. A spelling of n labels has base(n) = credit(1) + ... + credit(n), with
 credit(1) = c0 and credit(d) = c0 * beta + ln(d) after ("TurboBias", arXiv 2508.07014;
 c0 for all where `uniform`). A phrase's amount is its weight times the base of its
-longest spelling (or its weight itself, on request), whichever spelling occurs. A phrase
-occurs wherever one of its spellings ends. A spelling that contains another of the same
-phrase is left out first, so that no two end, or begin, at one place.
+longest spelling (or its weight itself, on request), whichever spelling occurs; without
+a weight it follows from the list, where the compiler has a rule. A phrase occurs
+wherever one of its spellings ends. A spelling that contains another of the same phrase
+is left out first, so that no two end, or begin, at one place.
 
 Credit in advance. A state n is a string that is a proper prefix of a spelling: the
 longest such that ends the labels so far. For a spelling s of length |s| let
@@ -65,6 +66,8 @@ from wfstdec.text.tokens import TokenTable
 
 Spelling = tuple[int, ...]
 Speller = Callable[[Sequence[str]], Sequence[Sequence[Spelling]]]
+Defaults = Callable[[Mapping[str, int]], Mapping[str, float]]
+"""Phrases without weights and their numbers of labels to amounts, nats."""
 
 MAX_SPELLINGS = 256
 """A phrase of many words with many pronunciations is spelt in no more ways."""
@@ -181,7 +184,7 @@ class PhraseOptions:
     Attributes:
         c0: Nats for its first label.
         beta: What `c0` is multiplied by for each label after; ln(depth) is added.
-        uniform: `c0` for every label instead.
+        uniform: `c0` for every label instead, most of it paid after the first one.
         outside_cost: Nats charged for each label that belongs to no phrase.
         weights_are_totals: A weight is the amount of the phrase, in nats, as word
             boosts have it; `c0` and `beta` only decide when how much of it is paid.
@@ -203,11 +206,28 @@ class PhraseOptions:
 
     def base(self, length: int) -> np.ndarray:
         """Worth of 0, 1, ..., `length` labels, float64 [length + 1]."""
-        credit = np.full(length + 1, self.c0)
-        credit[0] = 0
-        if not self.uniform:
-            credit[2:] = self.c0 * self.beta + np.log(np.arange(2, length + 1))
-        return np.cumsum(credit)
+        beta = 1.0 if self.uniform else self.beta
+        return _summed_credits(length, self.c0, beta, is_growing=not self.uniform)
+
+    def paid(self, length: int) -> np.ndarray:
+        """Shares of an amount paid in advance, up to a factor; as `base`."""
+        return _summed_credits(length, *_LATE) if self.uniform else self.base(length)
+
+
+_LATE = 0.3, 3.0
+"""`c0` and `beta` by which amounts of `uniform` are paid. Credited equally, half of the
+harm of long lists to greedy searches comes from phrases that are only begun."""
+
+
+def _summed_credits(
+    length: int, c0: float, beta: float, *, is_growing: bool = True
+) -> np.ndarray:
+    credit = np.full(length + 1, c0)
+    credit[0] = 0
+    credit[2:] *= beta
+    if is_growing:
+        credit[2:] += np.log(np.arange(2, length + 1))
+    return np.cumsum(credit)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -224,31 +244,39 @@ def compile_phrases(
     unit: Unit,
     num_labels: int,
     boundary: int | None = None,
+    defaults: Defaults | None = None,
 ) -> PhraseBoosts:
-    """Spell and compile phrases; a weight of None is `c0` and `beta` times 1."""
+    """Spell and compile phrases; weights of None follow from `defaults`, or are 1."""
     texts = sorted(weights)
     spellings = speller(texts)
     unknown = tuple(t for t, spelt in zip(texts, spellings, strict=True) if not spelt)
     edge = () if boundary is None else (boundary,)
     longest = max((len(s) for spelt in spellings for s in spelt), default=0)
     base = options.base(longest)
-    amounts: defaultdict[Spelling, float] = defaultdict(float)
+    without: dict[str, int] = {}
+    minimal: list[list[Spelling]] = []
     for text, spelt in zip(texts, spellings, strict=True):
-        weight = weights[text]
         whole = [_between_boundaries(spelling, boundary) for spelling in spelt]
         # Where a spelling contains another one, both would count.
-        minimal = _without_containing([s for s in whole if len(s) > len(edge)])
-        if len(minimal) < bool(spelt):
+        kept = _without_containing([s for s in whole if len(s) > len(edge)])
+        if len(kept) < bool(spelt):
             raise BoostError("a spelling without labels, expected at least one")
-        if minimal:
+        minimal.append(kept)
+        if kept and weights[text] is None and defaults is not None:
+            without[text] = max(map(len, kept)) - 2 * len(edge)
+    follows: Mapping[str, float] = defaults(without) if defaults and without else {}
+    amounts: defaultdict[Spelling, float] = defaultdict(float)
+    for text, kept in zip(texts, minimal, strict=True):
+        if kept:
             # A phrase is worth the same, however it is spelt: as its longest spelling.
-            length = max(map(len, minimal)) - 2 * len(edge)
+            weight, length = weights[text], max(map(len, kept)) - 2 * len(edge)
             is_total = options.weights_are_totals and weight is not None
             times = 1 if is_total else float(base[length])
+            amount = follows.get(text, (1 if weight is None else weight) * times)
             # Multiples of a grain add up without rounding, so that credits cancel
             # exactly and the order of a list changes nothing.
-            amount = round((1 if weight is None else weight) * times / GRAIN) * GRAIN
-            for spelling in minimal:
+            amount = round(amount / GRAIN) * GRAIN
+            for spelling in kept:
                 amounts[spelling] += amount
     # Numbers of states follow, and by them ties are broken.
     ordered = sorted(amounts)
@@ -263,9 +291,10 @@ def compile_phrases(
     splits = np.concatenate([[0], np.cumsum(lengths)])
     tree = _Tree(*grow_tree(flat.astype(np.int32), splits))
     worth = np.array([amounts[spelling] for spelling in ordered])
-    scale = worth / base[lengths - 2 * len(edge)]
+    paid = options.paid(longest)
+    scale = worth / paid[lengths - 2 * len(edge)]
     depth = np.clip(tree.depth - len(edge), 0, longest)
-    automaton = _assemble(tree, worth, scale, base[depth], options.outside_cost)
+    automaton = _assemble(tree, worth, scale, paid[depth], options.outside_cost)
     if boundary is not None:
         automaton = _bounded(automaton, boundary)
     return PhraseBoosts(automaton, unit, num_labels, unknown)
@@ -323,10 +352,10 @@ def _assemble(
     tree: _Tree,
     worth: np.ndarray,
     scale: np.ndarray,
-    base: np.ndarray,
+    paid: np.ndarray,
     outside_cost: float,
 ) -> Automaton:
-    """The automaton: amounts and scales by spelling, bases by node."""
+    """The automaton: amounts and scales by spelling, payments by node."""
     by_depth = np.argsort(tree.depth, kind="stable")
     num_children = np.bincount(tree.parent[1:], minlength=len(by_depth))
     is_state = num_children > 0
@@ -339,7 +368,7 @@ def _assemble(
     own[:, ends] = worth[tree.ending[ends]], scale[tree.ending[ends]]
     nodes = tree.parent, tree.label, by_depth
     failure, nearest, done = _suffixes(*nodes, children, is_state, own[0])
-    phi = np.round(_greatest_below(tree.parent, own[1]) * base / GRAIN) * GRAIN
+    phi = np.round(_greatest_below(tree.parent, own[1]) * paid / GRAIN) * GRAIN
     states = by_depth[is_state[by_depth]]
     number = np.zeros(len(by_depth), np.int32)
     number[states] = np.arange(len(states))

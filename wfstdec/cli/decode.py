@@ -445,8 +445,9 @@ class Decoding:
         given = _renamed(args, "phrase", _PHRASE_FIELDS)
         # Transducers and attention decoders have one credit for all labels by default.
         usual = PhraseOptions() if "beta" in given else decoder.phrase_options
+        own = replace(usual, **given, weights_are_totals=args.phrase_totals)
         compiler = decoder.phrase_compiler(
-            replace(usual, **given, weights_are_totals=args.phrase_totals),
+            own if given or args.phrase_totals else None,
             unit=args.phrase_unit,
             boundary=args.phrase_boundary,
             sentencepiece_model=args.sentencepiece_model,

@@ -18,7 +18,8 @@ Pronunciations of a word that the decoder lacks are a line of JSON each, where o
     {"text": "fuchs", "pronunciations": ["f j u k s"], "bonus": 4.0, "id": "1272-0"}
     {"boosts": ["quilter", {"text": "fuchs", "pronunciations": ["f j u k s"]}]}
 
-Lists of phrases have weights, 1 where none is given, and may do without them:
+Lists of phrases have weights, and may do without them: amounts then follow from the
+list.
 
     mister quilter<TAB>0.5
     mister quilter
@@ -77,7 +78,7 @@ def read_boosts(path: PathLike) -> BoostFile:
 
 
 def read_phrase_weights(path: PathLike) -> BoostFile:
-    r"""Read `phrase<TAB>weight` lines, the weight being 1 if left out, or JSON lines.
+    r"""Read `phrase<TAB>weight` lines, None where it is left out, or JSON lines.
 
     Errors and warnings as of `read_boosts`.
     """
@@ -98,8 +99,7 @@ def _read(path: PathLike, key: str, number: str) -> BoostFile:
         if len(numbers) > 1 or not text:
             what = "word" if key == "boosts" else "phrase"
             raise BoostError(f"{place}: found {line!r}, expected '{what}<TAB>{number}'")
-        plain = None if key == "boosts" else "1"
-        _add(common, text, numbers[0] if numbers else plain, place, number)
+        _add(common, text, numbers[0] if numbers else None, place, number)
         if not cells and _ENDS_IN_NUMBER.search(text):
             unclear.append(f"{text!r} ({place})")
     if unclear:
@@ -219,7 +219,7 @@ def _listed(given: Any, place: str, key: str) -> list[tuple[str, Any]]:
     if isinstance(given, dict):
         return list(given.items())
     if key == "phrases":
-        return [(one, 1.0) for one in dict.fromkeys(map(str, given))]
+        return [(one, None) for one in dict.fromkeys(map(str, given))]
     entries = [
         _entry(one, place) if isinstance(one, dict) else str(one) for one in given
     ]
@@ -243,12 +243,12 @@ def _favours(number: float | None | BoostEntry) -> bool:
 
 
 def _add(known: dict[str, Any], word: str, text: Any, place: str, name: str) -> None:
-    """Add a word and its number; a bonus may be None, or stand in an entry."""
+    """Add a word and its number, which may be None, or an entry."""
     if not word.split():
         raise BoostError(f"{place}: found {word!r} in the list, expected words")
     if word in known:
         raise BoostError(f"{place}: {word!r} a second time, expected once")
-    if name == "bonus" and (text is None or isinstance(text, BoostEntry)):
+    if text is None or isinstance(text, BoostEntry):
         known[word] = text
         return
     try:

@@ -375,8 +375,10 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             decoder.decode(logprobs, boosts=compiler.compile(["new york"]))
 
         Args:
-            options: Bonuses of phrases; None takes `PhraseOptions()`, or with
-                `uniform=True` for transducers and attention decoders.
+            options: Amounts of phrases by their weights; None takes `PhraseOptions()`,
+                or with `uniform=True` for transducers and attention decoders. Phrases
+                without weights have safe amounts that follow from the list where
+                options are None or weights are totals, else the weight 1.
             unit: Whether phrases are credited by `"word"` or by `"token"`; `None` is
                 by word where the decoder has words.
             boundary: The token between words: phrases of tokens then match whole words
@@ -390,6 +392,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             BackendError: Such a model, and sentencepiece is not installed.
             TokenTableError: The boundary is not a token.
         """
+        is_automatic = options is None or options.weights_are_totals
         return phrase_compiler(
             self.vocabulary,
             options or self.phrase_options,
@@ -398,6 +401,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             sentencepiece_model=sentencepiece_model,
             tokenizer=self._cut_text,
             matcher=self._boosts.matcher if self.vocabulary.words else None,
+            defaults=self._boosts.defaults_of_phrases if is_automatic else None,
         )
 
     @property

@@ -50,7 +50,7 @@ class TransducerDecoder(ModelDecoder):
         model: A `TransducerModel`; for `input="features"` an `EncoderModel` too. Or
             a `SpeechModel` of `wfstdec.load_model`, whose frames are decoded.
         lm: A language model over tokens, as `GreedyDecoder` takes it, or a sequence of
-            pairs of such and a weight; None for none.
+            pairs of such and a weight, which may be below 0; None for none.
         options: Of the search; None takes `max_symbols` of the model, where it has it.
         separator: The token between words. None takes the mark U+2581 of word pieces.
         unk_cost: As of `GreedyDecoder`.

@@ -1,7 +1,7 @@
 """Choices of a hypothesis and what it gains by them: the model with its fusion.
 
-L is the sum of the weights of the language models, boosts not counted; lp are the
-joiner's log-probs, p_blank = exp(lp_blank).
+L is the sum of the weights of the language models, at least 0, boosts not counted; lp
+are the joiner's log-probs, p_blank = exp(lp_blank).
 
     blank unscored   token: lp                       + fusion    blank: lp_blank
     blank scored     token: lp + L * ln(1 - p_blank) + fusion    blank: (1 + L) lp_blank
@@ -35,7 +35,7 @@ class Term(NamedTuple):
     """A model and what it weighs."""
 
     model: TorchBackoff  # Costs of labels
-    weight: float  # Above 0
+    weight: float  # Below 0 takes a language model off again
     start: Tensor  # int64 [B], where each utterance begins
     # A language model, whose weight blanks are scored by; boosts are none
     probabilistic: bool
@@ -46,7 +46,8 @@ class Fusion:
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self.terms = tuple(terms)
-        self.lm_weight = sum(term.weight for term in terms if term.probabilistic)
+        weights = [term.weight for term in terms if term.probabilistic]
+        self.lm_weight = max(0.0, sum(weights))
 
     def start(self, width: int) -> States:
         """The states before B utterances, `width` rows for each: [B * width]."""
@@ -57,7 +58,7 @@ class Fusion:
         # Of tensors, or of arrays as this and `step` are given.
         total = None
         for term, at in zip(self.terms, states, strict=True):
-            gains = term.model(at)[0] * -term.weight
+            gains = _gains(term.model(at)[0], term.weight)
             total = gains if total is None else total + gains
         return total
 
@@ -67,7 +68,7 @@ class Fusion:
         total, nextstates = xp.zeros_like(labels, dtype=xp.float32), []
         for term, at in zip(self.terms, states, strict=True):
             costs, there = term.model.step(at, labels)
-            total = total - costs * term.weight
+            total = total + _gains(costs, term.weight)
             nextstates.append(there if xp is np else there.long())
         return total, tuple(nextstates)
 
@@ -76,11 +77,20 @@ class Fusion:
         device = states[0].device if states else None
         total = torch.zeros(num, dtype=torch.float64, device=device)
         for term, at in zip(self.terms, states, strict=True):
-            total = total - term.model.final(at).double() * term.weight
+            total = total + _gains(term.model.final(at).double(), term.weight)
         return total
 
 
 _INF = float("inf")
+
+
+def _gains(costs: Any, weight: float) -> Any:
+    """Gains of costs; what is impossible stays so, whatever the weight."""
+    gains = costs * -weight
+    if weight >= 0:
+        return gains
+    xp: Any = np if isinstance(costs, np.ndarray) else torch
+    return xp.where(costs == _INF, -_INF, gains)
 
 
 class Priced(NamedTuple):
