@@ -20,6 +20,7 @@ from wfstdec.boost.automatic import (
 )
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import compile_word_boosts, scaled_phrases, scaled_words
+from wfstdec.errors import BoostWarning
 from wfstdec.text.lexicon import word_ids
 
 WORDS = ("<eps>", "the", "matter", "mater", "wither", "whether", "fuchs", "withers")
@@ -46,13 +47,11 @@ def sounds(words, lexicon, cost):
     said = list(zip(lexicon.words, lexicon.pronunciations, strict=True))
     for word, one in said:
         for other, another in said:
-            if cost[ids[other]] < cost[ids[word]]:
-                kind = (
-                    HOMOPHONE
-                    if one == another
-                    else NEIGHBOUR * edits_are_one(one, another)
-                )
-                found[ids[word]] = max(found[ids[word]], kind)
+            likelier = cost[ids[word]] - cost[ids[other]]
+            if one == another and likelier > math.log(3):
+                found[ids[word]] = HOMOPHONE
+            elif one != another and likelier > 0 and edits_are_one(one, another):
+                found[ids[word]] = max(found[ids[word]], NEIGHBOUR)
     return found
 
 
@@ -91,6 +90,31 @@ def test_bonuses_follow_from_the_list():
     assert DefaultBonuses(WORDS).of(["fuchs"])["fuchs"] == pytest.approx(
         math.log(1 + len(WORDS))
     )
+
+
+def test_of_homophones_the_one_in_the_list_wins():
+    words = ("<eps>", "marry", "mary", "merry", "married", "carrie")
+    prons = ((1, 2), (1, 2), (1, 2), (1, 2, 3), (4, 2))
+    lexicon = Lexicon(words[1:], prons, np.zeros(5, np.float32))
+    defaults = DefaultBonuses(words, lexicon, np.array([np.inf, 8, 9, 11, 12, 13.0]))
+    # `marry` is likelier by less than a factor of 3.
+    assert defaults.of(["mary"])["mary"] == pytest.approx(MOST)
+    [protected] = defaults.of(["merry"]).values()
+    assert protected == pytest.approx(HOMOPHONES * MOST)
+    both = defaults.of(["merry", "mary", "marry"])
+    assert both["merry"] == both["mary"] == both["marry"]
+    # All homophones are listed, a likelier word of another sound is not.
+    assert defaults.of(["merry", "marry"])["merry"] < both["merry"]
+    assert defaults.of(["carrie", "mary"])["carrie"] == pytest.approx(
+        NEIGHBOURS * defaults.of(["mary", "married"])["mary"], rel=0.1
+    )
+
+
+def test_boosted_words_that_sound_the_same_are_reported():
+    with pytest.warns(
+        BoostWarning, match="1 pairs .* sound the same.*'mater' and 'mat"
+    ):
+        compiler().compile({"mater": 2.0, "matter": None, "fuchs": 1.0}, 1)
 
 
 def test_bonuses_without_words_follow_from_lengths_and_the_list():

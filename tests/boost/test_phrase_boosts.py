@@ -376,3 +376,13 @@ def test_little_of_a_uniform_amount_is_paid_for_the_first_label():
     share = 4 / (first + second + third + fourth)
     paid = [share * one for one in (first, second, third, fourth)]
     assert found == pytest.approx([*paid, 0], abs=2e-4)
+
+
+def test_amounts_of_phrases_are_kept_and_small_ones_reported():
+    def defaults(lengths):
+        return dict.fromkeys(lengths, 0.25)
+
+    compiler = PhraseCompiler(by_letters, LETTERS, UNIFORM, defaults=defaults)
+    with pytest.warns(BoostWarning, match="1 boosts .* less than 0.5 nats.*: 'ABC'$"):
+        boosts = compiler.compile({"ABC": None, "DE": 0.1})
+    assert boosts.amounts == {"ABC": 0.25, "DE": pytest.approx(0.2, abs=GRAIN)}

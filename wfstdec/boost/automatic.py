@@ -9,8 +9,9 @@
 `mass` is the unigram probability of the list: with such bonuses it is as probable as
 all other words together. A phrase counts as its rarest word, the most that it can be.
 `share` is 1; of a word a token apart from a likelier one `NEIGHBOURS`, of one that
-sounds the same `HOMOPHONES`; of a phrase that of its most distinct word. Of an OOV word
-it is `NEAR_ADDED` and `SAME_ADDED`, by words that cost less than `COMMON` nats.
+sounds as one `SIMILAR` times likelier that the list lacks `HOMOPHONES`; of a phrase
+that of its most distinct word. Of an OOV word it is `NEAR_ADDED` and `SAME_ADDED`, by
+words that cost less than `COMMON` nats.
 
 Where there are no words, the probability p of a phrase follows from the number of its
 tokens n and of all tokens V; a rarer phrase has more, as likely errors have few tokens:
@@ -23,15 +24,16 @@ the other without its token `i`: so all of them are hashed with each token left 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
-from itertools import chain
+from itertools import chain, combinations
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from wfstdec.jit import jit
-from wfstdec.text.lexicon import Lexicon, word_ids
+from wfstdec.text.lexicon import Lexicon, Pronunciation, word_ids
 
 DISTINCT, NEIGHBOUR, HOMOPHONE = 0, 1, 2
 """What is known of a word's pronunciations; the greatest that holds of any."""
@@ -41,6 +43,8 @@ MOST = 8.0
 """No bonus is larger, nats: lists that may be trusted gain nothing beyond."""
 NEIGHBOURS, HOMOPHONES = 0.6, 0.2
 """Shares of words that may be taken for likelier ones."""
+SIMILAR = 3.0
+"""A homophone that is likelier by less does not count."""
 ADDED = 6.7
 """Least cost of an OOV word, nats, its bonus deducted."""
 COMMON = 9.0
@@ -77,9 +81,19 @@ class Sounds:
         self.word = np.array([word for word, _ in known], np.int64)
         self.prons = [prons for _, prons in known]
         self.cost = np.asarray(word_cost, np.float64)[self.word]
-        lengths, *hashes = _hashes_of(self.prons)
-        costs = self.cost, *[np.repeat(self.cost, lengths)] * 2
-        self._whole, self._without, self._at_place = map(_least, hashes, costs)
+        lengths, whole, without, at_place = _hashes_of(self.prons)
+        cost = np.repeat(self.cost, lengths)
+        self._whole = _least(whole, self.cost)
+        self._without = _least(without, cost)
+        # Equal pronunciations are equal without a token too.
+        order = np.argsort(cost, kind="stable")
+        of_whole = np.repeat(whole, lengths)
+        keys, first = np.unique(at_place[order], return_index=True)
+        self._best_whole = keys, of_whole[order][first].astype(np.uint64)
+        self._at_place = _least(at_place, cost)
+        best = _look_up(self._best_whole, at_place, np.uint64(0))
+        others = np.where(of_whole == best, np.inf, cost)
+        self._other_at_place = _least(at_place, others)
 
     def of_words(self, num_words: int) -> np.ndarray:
         """How likelier words sound, for each word, uint8 [W]."""
@@ -94,7 +108,15 @@ class Sounds:
 
         `cost`: nats, float64 [P] or one for all.
         """
-        found = np.zeros(len(prons), np.uint8)
+        found = self.neighbours(prons, cost).astype(np.uint8)
+        whole = _hashes_of(prons)[1]
+        found[_look_up(self._whole, whole) < cost - math.log(SIMILAR)] = HOMOPHONE
+        return found
+
+    def neighbours(
+        self, prons: Sequence[Sequence[int]], cost: np.ndarray | float
+    ) -> np.ndarray:
+        """Mask of pronunciations a token apart from a likelier one, bool [P]."""
         # Hashes in place of pairs: lexicons have 200,000 pronunciations. A neighbour
         # differs by one token more, less, or another one: then both are equal without
         # it.
@@ -103,12 +125,13 @@ class Sounds:
         cost = np.full(len(prons), cost)
         near = _look_up(self._without, whole) < cost
         shorter = _look_up(self._whole, without) < cost[owner]
-        other = _look_up(self._at_place, at_place) < cost[owner]
+        is_same = _look_up(self._best_whole, at_place, np.uint64(0)) == whole[owner]
+        best = _look_up(self._at_place, at_place)
+        other = np.where(is_same, _look_up(self._other_at_place, at_place), best)
+        other = other < cost[owner]
         # `at`, since a pronunciation has an entry for each token left out.
         np.logical_or.at(near, owner, shorter | other)
-        found[near] = NEIGHBOUR
-        found[_look_up(self._whole, whole) < cost] = HOMOPHONE
-        return found
+        return near
 
 
 def _hashes_of(prons: Sequence[Sequence[int]]) -> tuple[np.ndarray, ...]:
@@ -127,13 +150,15 @@ def _least(keys: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return different, np.minimum.reduceat(costs[order], first)
 
 
-def _look_up(known: tuple[np.ndarray, np.ndarray], keys: np.ndarray) -> np.ndarray:
+def _look_up(
+    known: tuple[np.ndarray, np.ndarray], keys: np.ndarray, missing: Any = np.inf
+) -> np.ndarray:
     different, least = known
     order = np.argsort(keys)  # in order they are found twice as fast
     at = np.empty(len(keys), np.int64)
     at[order] = np.searchsorted(different, keys[order])
     at = np.minimum(at, len(different) - 1)
-    return np.where(different[at] == keys, least[at], np.inf)
+    return np.where(different[at] == keys, least[at], missing)
 
 
 @jit
@@ -177,7 +202,7 @@ class DefaultBonuses:
         word_cost: np.ndarray | None = None,
         unk_cost: float = math.inf,
     ) -> None:
-        self._ids, self._lexicon = word_ids(words), lexicon
+        self._words, self._ids, self._lexicon = words, word_ids(words), lexicon
         if word_cost is None or not len(word_cost):
             word_cost = np.full(len(words), math.log(max(2, len(words))))
         self._cost = np.asarray(word_cost, np.float64)
@@ -196,7 +221,8 @@ class DefaultBonuses:
         mass = sum(self._probability(ids, lacking) for ids in spelt.values())
         mass += len(new) * math.exp(-lacking)
         bonus = min(MOST, math.log1p(1 / max(mass, math.exp(-2 * MOST))))
-        found = {text: bonus * self._share(ids) for text, ids in spelt.items()}
+        listed = {one for ids in spelt.values() for one in ids}
+        found = {text: bonus * self._share(ids, listed) for text, ids in spelt.items()}
         return found | (self._of_oov(oov) if new else {})
 
     def _of_oov(self, oov: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, float]:
@@ -215,10 +241,43 @@ class DefaultBonuses:
         costs = [lacking if one is None else float(self._cost[one]) for one in ids]
         return math.exp(-max(costs)) if costs else 0.0
 
-    def _share(self, ids: Sequence[int | None]) -> float:
+    def _share(self, ids: Sequence[int | None], listed: Set[int | None]) -> float:
         shares = (1.0, NEIGHBOURS, HOMOPHONES)
-        known = [shares[self._near[one]] for one in ids if one is not None]
+        known = [shares[self._near_of(one, listed)] for one in ids if one is not None]
         return max(known, default=1.0)
+
+    def _near_of(self, word: int, listed: Set[int | None]) -> int:
+        """How likelier words that a list lacks sound."""
+        if self._near[word] != HOMOPHONE:
+            return int(self._near[word])
+        assert self._sounds is not None
+        least = self._cost[word] - math.log(SIMILAR)
+        prons = self._prons[self._words[word]]
+        same = {one for pron in prons for one in self._by_pron[pron]}
+        if any(self._cost[one] < least for one in same - listed):
+            return HOMOPHONE
+        return int(self._sounds.neighbours(prons, self._cost[word]).any())
+
+    def alike(self, words: Iterable[str]) -> list[tuple[str, str]]:
+        """Pairs of words of a list that have a pronunciation in common, sorted."""
+        by_pron: dict[Pronunciation, list[str]] = {}
+        for word in sorted(words):
+            for pron in dict.fromkeys(self._prons.get(word, ())):
+                by_pron.setdefault(pron, []).append(word)
+        return sorted({p for some in by_pron.values() for p in combinations(some, 2)})
+
+    @cached_property
+    def _prons(self) -> dict[str, list[Pronunciation]]:
+        return {} if self._lexicon is None else self._lexicon.by_word()
+
+    @cached_property
+    def _by_pron(self) -> dict[Pronunciation, list[int]]:
+        found: dict[Pronunciation, list[int]] = {}
+        for word, prons in self._prons.items():
+            for pron in prons:
+                if word in self._ids:
+                    found.setdefault(pron, []).append(self._ids[word])
+        return found
 
     @cached_property
     def _sounds(self) -> Sounds | None:

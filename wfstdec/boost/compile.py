@@ -64,6 +64,8 @@ from wfstdec.text.vocabulary import OovWords, Vocabulary
 
 _LARGE = 20.0
 """Nats: a bonus above that was hardly meant as one."""
+_SMALL = 0.5
+"""Nats: with a bonus below that an entry of a list changes little."""
 _ONLY_TOKENS = (
     "but this decoder has no words, expected phrases of tokens: compile them by a "
     "PhraseCompiler with the token table"
@@ -180,6 +182,8 @@ class PhraseCompiler:
             shown = first_of(unknown, how)
             text = f"{len(unknown)} boosted phrases cannot be spelt and have no effect"
             warn(f"{text}: {shown}")
+        if self._defaults is not None:
+            _warn_of_small(_small(numbers, boosts.amounts))
         return boosts
 
 
@@ -286,7 +290,10 @@ class BoostCompiler:
         if phrases is not None:
             phrases = self._checked(phrases, len(new))
         made = scaled_boosts(CompiledBoosts(words, phrases, oov), scale)
-        return _Compiled(made, unknown, unknown_tokens, listed.phrases, taken, large)
+        alike = self._defaults.alike(single) if len(single) > 1 else ()
+        small = _small(numbers, bonuses)
+        told = unknown, unknown_tokens, listed.phrases, taken, large, alike, small
+        return _Compiled(made, *told)
 
     def _compile_tokens(self, listed: BoostList, scale: float) -> _Compiled:
         """Words and phrases of a decoder without words: as its tokens spell them."""
@@ -336,6 +343,13 @@ class BoostCompiler:
             )
         if taken := {word: w for one in compiled for word, w in one.taken.items()}:
             warn(taken_message(taken))
+        if alike := sorted({pair for one in compiled for pair in one.alike}):
+            warn(
+                f"{len(alike)} pairs of boosted words sound the same, and the language "
+                "model chooses: "
+                + first_of([f"{a!r} and {b!r}" for a, b in alike], str)
+            )
+        _warn_of_small({text for one in compiled for text in one.small})
         if unknown := sorted({word for one in compiled for word in one.unknown}):
             warn(
                 f"{len(unknown)} boosted words are not in the decoder's table and have "
@@ -368,6 +382,8 @@ class _Compiled(NamedTuple):
     phrases: PhraseBoosts | None = None  # kept alive: the list is known by their id
     taken: Mapping[str, str] = {}  # words that were taken for others
     large: Mapping[str, float] = {}
+    alike: Sequence[tuple[str, str]] = ()  # pairs of words that sound the same
+    small: Sequence[str] = ()  # texts whose bonuses follow from the list, and are small
 
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
@@ -391,6 +407,23 @@ def warn(text: str) -> None:
         texts.append(text)
     else:
         warnings.warn(text, BoostWarning, stacklevel=_levels_inside())
+
+
+def _small(
+    numbers: Mapping[str, float | None], bonuses: Mapping[str, float]
+) -> list[str]:
+    """Texts without numbers whose bonuses change little."""
+    without = (text for text, number in numbers.items() if number is None)
+    return [text for text in without if bonuses.get(text, _SMALL) < _SMALL]
+
+
+def _warn_of_small(texts: Collection[str]) -> None:
+    if texts:
+        reason = "they are likely or short, sound as likelier words, or are many"
+        warn(
+            f"{len(texts)} boosts without a number have less than {_SMALL:g} nats, "
+            f"since {reason}: {first_of(sorted(texts))}"
+        )
 
 
 def unknown_tokens_message(found: Iterable[Mapping[str, Sequence[str]]]) -> str:

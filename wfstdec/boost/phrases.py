@@ -49,7 +49,7 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, islice, product
 from typing import NamedTuple
@@ -235,6 +235,8 @@ class PhraseBoosts(BackoffModel):
     """Compiled phrases: states and costs as in the module's text."""
 
     unknown: tuple[str, ...]  # phrases that could not be spelt, sorted: without effect
+    # Nats for each occurrence of the others, before scaling
+    amounts: Mapping[str, float] = field(default_factory=dict)
 
 
 def compile_phrases(
@@ -265,6 +267,7 @@ def compile_phrases(
         if kept and weights[text] is None and defaults is not None:
             without[text] = max(map(len, kept)) - 2 * len(edge)
     follows: Mapping[str, float] = defaults(without) if defaults and without else {}
+    by_text: dict[str, float] = {}
     amounts: defaultdict[Spelling, float] = defaultdict(float)
     for text, kept in zip(texts, minimal, strict=True):
         if kept:
@@ -275,7 +278,7 @@ def compile_phrases(
             amount = follows.get(text, (1 if weight is None else weight) * times)
             # Multiples of a grain add up without rounding, so that credits cancel
             # exactly and the order of a list changes nothing.
-            amount = round(amount / GRAIN) * GRAIN
+            by_text[text] = amount = round(amount / GRAIN) * GRAIN
             for spelling in kept:
                 amounts[spelling] += amount
     # Numbers of states follow, and by them ties are broken.
@@ -297,7 +300,7 @@ def compile_phrases(
     automaton = _assemble(tree, worth, scale, paid[depth], options.outside_cost)
     if boundary is not None:
         automaton = _bounded(automaton, boundary)
-    return PhraseBoosts(automaton, unit, num_labels, unknown)
+    return PhraseBoosts(automaton, unit, num_labels, unknown, by_text)
 
 
 @functools.cache
