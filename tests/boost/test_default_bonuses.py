@@ -14,6 +14,7 @@ from wfstdec.boost.automatic import (
     MOST_OF_TOKENS,
     NEIGHBOUR,
     NEIGHBOURS,
+    TRUST,
     DefaultBonuses,
     Sounds,
     bonuses_of_lengths,
@@ -75,20 +76,32 @@ def test_sounds_by_all_pairs(seed):
     assert found.tolist() == sounds(words, lexicon, cost).tolist()
 
 
+def by_costs(costs):
+    """Bonuses of distinct entries by their costs."""
+    root = {text: math.exp(-cost / 2) for text, cost in costs.items()}
+    mass = sum(root.values())
+    return {
+        text: min(MOST, math.log(1 + TRUST / (one * mass)))
+        for text, one in root.items()
+    }
+
+
 def test_bonuses_follow_from_the_list():
     defaults = DefaultBonuses(WORDS, LEXICON, COST)
     [alone] = defaults.of(["fuchs"]).values()
-    assert alone == MOST  # its mass is 6e-6
-    found = defaults.of(["fuchs", "the", "wither", "mater"])
-    mass = sum(math.exp(-cost) for cost in (12, 2, 11, 12))
-    assert found["fuchs"] == found["the"] == pytest.approx(math.log(1 + 1 / mass))
-    assert found["wither"] == pytest.approx(NEIGHBOURS * found["fuchs"])
-    assert found["mater"] == pytest.approx(HOMOPHONES * found["fuchs"])
+    assert alone == MOST  # its probability is 6e-6
+    words = {"fuchs": 12, "the": 2, "wither": 11, "mater": 12}
+    found = defaults.of(words)
+    expected = by_costs(words)
+    assert found["fuchs"] == pytest.approx(expected["fuchs"])
+    assert found["the"] == pytest.approx(expected["the"])
+    assert found["wither"] == pytest.approx(NEIGHBOURS * expected["wither"])
+    assert found["mater"] == pytest.approx(HOMOPHONES * expected["mater"])
     phrase = defaults.of(["mater fuchs"])
     assert phrase["mater fuchs"] == MOST  # as distinct as its most distinct word
     assert defaults.of(["unheard"]) == {"unheard": MOST}
     assert DefaultBonuses(WORDS).of(["fuchs"])["fuchs"] == pytest.approx(
-        math.log(1 + len(WORDS))
+        math.log(1 + TRUST * len(WORDS))
     )
 
 
@@ -96,7 +109,7 @@ def test_of_homophones_the_one_in_the_list_wins():
     words = ("<eps>", "marry", "mary", "merry", "married", "carrie")
     prons = ((1, 2), (1, 2), (1, 2), (1, 2, 3), (4, 2))
     lexicon = Lexicon(words[1:], prons, np.zeros(5, np.float32))
-    defaults = DefaultBonuses(words, lexicon, np.array([np.inf, 8, 9, 11, 12, 13.0]))
+    defaults = DefaultBonuses(words, lexicon, np.array([np.inf, 11, 12, 14, 15, 16.0]))
     # `marry` is likelier by less than a factor of 3.
     assert defaults.of(["mary"])["mary"] == pytest.approx(MOST)
     [protected] = defaults.of(["merry"]).values()
@@ -147,10 +160,9 @@ def test_a_phrase_is_no_likelier_than_its_rarest_word():
     defaults = DefaultBonuses(words, None, np.array([np.inf, 3.0, 5.0, 2.0]))
     for phrase in ("new york", "york new new", "york"):
         [bonus] = defaults.of([phrase]).values()
-        assert bonus == pytest.approx(math.log(1 + math.exp(5)))
-    found = defaults.of(["new york", "the york", "the"])
-    mass = 2 * math.exp(-5) + math.exp(-2)
-    assert found["new york"] == pytest.approx(math.log(1 + 1 / mass))
+        assert bonus == pytest.approx(math.log(1 + TRUST * math.exp(5)))
+    listed = {"new york": 5, "the york": 5, "the": 2}
+    assert defaults.of(listed) == pytest.approx(by_costs(listed))
     assert defaults.of(["new unheard"]) == {"new unheard": MOST}
 
 

@@ -128,10 +128,12 @@ def of_demos(data: Path, args: argparse.Namespace) -> Iterator[Contest]:
             yield contest(name, decoder_, frames, decoder_.phrase_compiler())
     with torch.no_grad():
         rows = [net.ctc(one).float().numpy() for one in frames]
+    # The end of a text is the last output, and the blank for CTC.
+    table = wfstdec.token_table([*net.tokens[: net.eos], "<blank>"], net.eos)
     spelled = {"sentencepiece_model": "graphs/attention_demo/bpe.model"}
     for name, bare in (
-        ("greedy, pieces", wfstdec.GreedyDecoder(tokens=attention.tokens)),
-        ("trie, pieces", wfstdec.TrieDecoder(tokens=attention.tokens)),
+        ("greedy, pieces", wfstdec.GreedyDecoder(tokens=table)),
+        ("trie, pieces", wfstdec.TrieDecoder(tokens=table)),
     ):
         yield contest(f"CTC {name}", bare, rows, bare.phrase_compiler(**spelled))
 

@@ -3,21 +3,21 @@
     defaults = DefaultBonuses(words, lexicon, word_cost)
     defaults.of(["bartley", "new york"])        # {"bartley": 5.1, "new york": 5.1}
 
-    bonus = min(MOST, ln(1 + 1 / mass)) * share
+    bonus = min(MOST, ln(1 + TRUST / (sqrt(p) * sum of all sqrt(p)))) * share
     bonus = max(0, unk_cost - max(ADDED, ln(3 n))) * share      of each of n OOV words
 
-`mass` is the unigram probability of the list: with such bonuses it is as probable as
-all other words together. A phrase counts as its rarest word, the most that it can be.
+`p` is the unigram probability of an entry; a phrase counts as its rarest word, the most
+that it can be. With such bonuses the list is `TRUST` times as probable as everything
+else; words share that by the roots of their probabilities, so that rare ones gain more.
 `share` is 1; of a word a token apart from a likelier one `NEIGHBOURS`, of one that
 sounds as one `SIMILAR` times likelier that the list lacks `HOMOPHONES`; of a phrase
 that of its most distinct word. Of an OOV word it is `NEAR_ADDED` and `SAME_ADDED`, by
 words that cost less than `COMMON` nats.
 
-Where there are no words, the probability p of a phrase follows from the number of its
-tokens n and of all tokens V; a rarer phrase has more, as likely errors have few tokens:
+Where there are no words, p follows from the number of tokens n of an entry and that of
+all tokens, V. With `MOST_OF_TOKENS`, and 1 for `TRUST`, the rule is the same:
 
     p = V ** -((n + 1.5) / 3)
-    bonus = min(MOST_OF_TOKENS, ln(1 + 1 / (sqrt(p) * sum of all sqrt(p))))
 
 Two pronunciations are a token apart where one without its token `i` is the other, or
 the other without its token `i`: so all of them are hashed with each token left out.
@@ -39,8 +39,10 @@ DISTINCT, NEIGHBOUR, HOMOPHONE = 0, 1, 2
 """What is known of a word's pronunciations; the greatest that holds of any."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _PLACE = np.uint64(0xC2B2AE3D27D4EB4F)
-MOST = 8.0
+MOST, MOST_OF_TOKENS = 8.0, 6.0
 """No bonus is larger, nats: lists that may be trusted gain nothing beyond."""
+TRUST = 0.25
+"""1 has slightly more of the words of short lists right, and does harm with 20,000."""
 NEIGHBOURS, HOMOPHONES = 0.6, 0.2
 """Shares of words that may be taken for likelier ones."""
 SIMILAR = 3.0
@@ -49,11 +51,11 @@ ADDED = 6.7
 """Least cost of an OOV word, nats, its bonus deducted."""
 COMMON = 9.0
 """Words that cost less, nats, must not be taken for added ones."""
-NEAR_ADDED, SAME_ADDED = 0.4, 0.1
+NEAR_ADDED, SAME_ADDED = 0.6, 0.1
 """Shares of added words that sound like common ones."""
 
-MOST_OF_TOKENS = 6.0
-"""No bonus is larger where there are no words, nats."""
+_RAREST = 40.0
+"""No word is taken to cost more, nats."""
 _EXTRA_TOKENS, _TOKENS_PER_V = 1.5, 3.0
 
 
@@ -62,9 +64,16 @@ def bonuses_of_lengths(num_tokens: int, lengths: Mapping[str, int]) -> dict[str,
     sizes = np.array(list(lengths.values()), np.float64)
     power = (sizes + _EXTRA_TOKENS) / _TOKENS_PER_V
     root = np.exp(-0.5 * power * math.log(max(2, num_tokens)))
-    # `fsum`: the order of a list changes nothing.
-    bonus = np.minimum(MOST_OF_TOKENS, np.log1p(1 / (root * math.fsum(root))))
+    bonus = _bonuses(root, MOST_OF_TOKENS)
     return dict(zip(lengths, bonus.tolist(), strict=True))
+
+
+def _bonuses(
+    root: np.ndarray, most: float, trust: float = 1.0, more: float = 0.0
+) -> np.ndarray:
+    """Bonuses by the roots of probabilities; `more` is the sum of further ones."""
+    # `fsum`: the order of a list changes nothing.
+    return np.minimum(most, np.log1p(trust / (root * (math.fsum(root) + more))))
 
 
 class Sounds:
@@ -218,11 +227,13 @@ class DefaultBonuses:
         known = [text for text in texts if text not in new]
         spelt = {text: [self._ids.get(word) for word in text.split()] for text in known}
         lacking = self._unk_cost if new else math.inf
-        mass = sum(self._probability(ids, lacking) for ids in spelt.values())
-        mass += len(new) * math.exp(-lacking)
-        bonus = min(MOST, math.log1p(1 / max(mass, math.exp(-2 * MOST))))
+        root = np.array([self._root(ids, lacking) for ids in spelt.values()])
+        bonus = _bonuses(root, MOST, TRUST, len(new) * math.exp(-lacking / 2))
         listed = {one for ids in spelt.values() for one in ids}
-        found = {text: bonus * self._share(ids, listed) for text, ids in spelt.items()}
+        found = {
+            text: one * self._share(ids, listed)
+            for (text, ids), one in zip(spelt.items(), bonus.tolist(), strict=True)
+        }
         return found | (self._of_oov(oov) if new else {})
 
     def _of_oov(self, oov: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, float]:
@@ -236,10 +247,10 @@ class DefaultBonuses:
         shares = np.array([1.0, NEAR_ADDED, SAME_ADDED])[near]
         return dict(zip(oov, (most * shares).tolist(), strict=True))
 
-    def _probability(self, ids: Sequence[int | None], lacking: float) -> float:
-        """Probability of a phrase, as high as can be: that of its rarest word."""
+    def _root(self, ids: Sequence[int | None], lacking: float) -> float:
+        """Root of a phrase's probability: that of its rarest word, at most."""
         costs = [lacking if one is None else float(self._cost[one]) for one in ids]
-        return math.exp(-max(costs)) if costs else 0.0
+        return math.exp(-min(max(costs, default=math.inf), _RAREST) / 2)
 
     def _share(self, ids: Sequence[int | None], listed: Set[int | None]) -> float:
         shares = (1.0, NEIGHBOURS, HOMOPHONES)
