@@ -206,10 +206,11 @@ def test_half_paid_boosts_at_max_length():
     model, frames = tiny_whisper(3), features(1, 3)
     phrases = {"abcda": 4.0}
     flags = {"num_beams": WIDE, "num_return_sequences": WIDE, **EXACT}
+    how = {"begin_index": 1, "options": PhraseOptions()}
     informed = PhraseBoostLogitsProcessor(
-        phrases, letter_tokenizer(), begin_index=1, max_length=1 + LONGEST
+        phrases, letter_tokenizer(), max_length=1 + LONGEST, **how
     )
-    untold = PhraseBoostLogitsProcessor(phrases, letter_tokenizer(), begin_index=1)
+    untold = PhraseBoostLogitsProcessor(phrases, letter_tokenizer(), **how)
     plain = nbest(model, frames, [], **flags)
     assert nbest(model, frames, [informed], **flags) == pytest.approx(plain, abs=1e-4)
     wrong = nbest(model, frames, [untold], **flags)
@@ -313,7 +314,7 @@ def test_models_of_other_kinds_take_it(make, num_beams):
     model, inputs = make(2)
     flags = {"max_new_tokens": 6, "num_beams": num_beams}
     flags |= {"suppress_tokens": [SOT, MARK, 7, 8, 9]}
-    boosts = PhraseBoostLogitsProcessor({"dab": 6.0}, letter_tokenizer())
+    boosts = PhraseBoostLogitsProcessor({"dab": 60.0}, letter_tokenizer())
     plain = model.eval().generate(**inputs, **flags)
     found = model.generate(**inputs, logits_processor=[boosts], **flags)
     assert "3, 0, 1" in str(found.tolist()) and "3, 0, 1" not in str(plain.tolist())

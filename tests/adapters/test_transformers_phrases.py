@@ -10,6 +10,7 @@ import pytest
 
 from wfstdec import PhraseOptions
 from wfstdec.adapters.transformers import PhraseBoostLogitsProcessor
+from wfstdec.boost.automatic import bonuses_of_lengths
 from wfstdec.errors import BoostWarning, OptionError, ShapeError, TokenTableError
 from wfstdec.text.tokens import written_ways
 
@@ -28,6 +29,7 @@ SECOND = 2 + math.log(2)
 
 
 def processor(phrases, **more):
+    more = {"options": PhraseOptions()} | more
     return PhraseBoostLogitsProcessor(phrases, letter_tokenizer(), **more)
 
 
@@ -238,7 +240,9 @@ def pieces():
 )
 def test_a_phrase_counts_however_it_is_cut(pieces, text):
     """With a space before it or without, in capitals or not; once each time."""
-    boosts = PhraseBoostLogitsProcessor(["new york"], pieces, end_rule="none")
+    boosts = PhraseBoostLogitsProcessor(
+        ["new york"], pieces, end_rule="none", options=PhraseOptions()
+    )
     ids = pieces(text)["input_ids"]
     size = len(pieces)
     total = sum(
@@ -298,3 +302,11 @@ def test_what_does_not_fit_is_refused():
         processor(["ab"])(ids_of(""), torch.zeros(1, 3))
     with pytest.raises(ShapeError, match="V=2 columns, the tokenizer spells"):
         processor({"acd": 1.0}, eos=1, end_rule="none")(ids_of(""), torch.zeros(1, 2))
+
+
+def test_phrases_without_weights_have_amounts_of_the_list():
+    boosts = PhraseBoostLogitsProcessor(["ab", "bcd"], letter_tokenizer())
+    (compiled,) = boosts.lists
+    assert compiled.amounts == pytest.approx(
+        bonuses_of_lengths(compiled.num_labels, {"ab": 2, "bcd": 3}), abs=1e-4
+    )

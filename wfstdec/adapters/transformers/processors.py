@@ -37,6 +37,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
+from wfstdec.boost.automatic import bonuses_of_lengths
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import is_one_list
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
@@ -62,7 +63,7 @@ from wfstdec.text.tokens import (
 )
 
 Phrases = Mapping[str, float] | Sequence[str] | PhraseBoosts | None
-"""Phrases with weights, or of weight 1; or compiled ones; or none."""
+"""Phrases with weights, or without; or compiled ones; or none."""
 
 _ALIKE = 1e-2
 """Scores of one utterance's rows at the prompt differ by rounding alone."""
@@ -304,11 +305,13 @@ class PhraseBoostLogitsProcessor:
 
     Args:
         phrases: For all utterances: phrases with weights (below 0 is a penalty), or a
-            sequence of phrases of weight 1. Or a sequence of such lists, one for each
-            utterance of a batch: a processor then serves one call of `generate`, which
-            must not be of long audio, since Whisper drops finished utterances.
+            sequence of phrases, whose amounts follow from the list. Or a sequence of
+            such lists, one for each utterance of a batch: a processor then serves one
+            call of `generate`, which must not be of long audio, since Whisper drops
+            finished utterances.
         tokenizer: Of Transformers, or a processor that has one.
-        options: How the bonuses of phrases are chosen.
+        options: Amounts of phrases by their weights, 1 where there is none; None takes
+            one nat for each token of a phrase with a weight.
         eos: The token or tokens that end a text; None asks the tokenizer.
         end_rule: `"closed"`, `"compensated"` or `"none"`.
         final_eos_score: Of `"compensated"`, nats.
@@ -342,14 +345,14 @@ class PhraseBoostLogitsProcessor:
         max_new_tokens: int | None = None,
         variants: Callable[[str], Iterable[str]] = written_ways,
     ) -> None:
-        options = options or PhraseOptions()
         if end_rule not in get_args(EndRule):
             raise OptionError(f"end_rule={end_rule!r}, expected {get_args(EndRule)}")
         if max_length is not None and max_new_tokens is not None:
             raise OptionError("both max_length and max_new_tokens, expected one")
         if not 0 <= final_eos_score < float("inf"):
             raise OptionError(f"{final_eos_score=}, expected 0 nats or more")
-        if end_rule == "compensated" and (cost := options.outside_cost) < 0:
+        cost = 0.0 if options is None else options.outside_cost
+        if end_rule == "compensated" and cost < 0:
             why = "every token would count as the end of a phrase"
             raise OptionError(f"compensated with outside_cost={cost!r}: {why}")
         self.end_rule, self.final_eos_score = end_rule, float(final_eos_score)
@@ -360,7 +363,9 @@ class PhraseBoostLogitsProcessor:
         self._num_named = len(table) - 1
         cut = ids_of(tokenizer)
         speller = IdSpeller(cut, barred=marks.union(ends), variants=variants)
-        compiler = PhraseCompiler(speller, table, options)
+        usual = PhraseOptions(uniform=True)
+        rule = partial(bonuses_of_lengths, len(table)) if options is None else None
+        compiler = PhraseCompiler(speller, table, options or usual, defaults=rule)
         is_none = isinstance(phrases, Sequence) and not len(phrases)
         self._is_for_all = is_none or is_one_list(phrases)
         lists: Any = [phrases] if self._is_for_all else phrases
