@@ -25,7 +25,8 @@ class AttentionOptions(CheckedOptions):
             with them. `"closed"`: where a text continues though the model's own best is
             the end, incomplete phrases are refunded and nothing is credited after.
             `"compensated"`: an end gains the most that a token would, and
-            `final_eos_score` behind a phrase. `"none"`.
+            `final_eos_score` behind a phrase; texts may run on and on, up to 173 % WER
+            with Whisper tiny.en. `"none"`.
         final_eos_score: Nats, of `"compensated"`.
         ctc_weight: 0 to 1, how much CTC counts in place of attention: of live texts
             the probability that one begins so, of finished ones their own. Above 0
