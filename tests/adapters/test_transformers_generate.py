@@ -106,7 +106,7 @@ class Case:
         credits = naive_attention.Credits(phrases, NAMES)
         rows = log_probs(self.model, self.frames[0], LONGEST)
         given = {"rows": rows, "rule": rule, "credits": credits, "costs": costs}
-        return naive_attention.totals(ends=[EOS], longest=LONGEST, **given)
+        return naive_attention.totals(ends=[EOS], longest=LONGEST, loops=False, **given)
 
 
 def cost_of(coster, text, token):

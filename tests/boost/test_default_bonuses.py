@@ -2,18 +2,21 @@
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
 
 from wfstdec import Lexicon, PhraseCompiler, PhraseOptions, token_table
 from wfstdec.boost.automatic import (
+    ADDED,
     HOMOPHONE,
     HOMOPHONES,
     MOST,
     MOST_OF_TOKENS,
     NEIGHBOUR,
     NEIGHBOURS,
+    SAME_ADDED,
     TRUST,
     DefaultBonuses,
     Sounds,
@@ -124,10 +127,29 @@ def test_of_homophones_the_one_in_the_list_wins():
 
 
 def test_boosted_words_that_sound_the_same_are_reported():
-    with pytest.warns(
-        BoostWarning, match="1 pairs .* sound the same.*'mater' and 'mat"
-    ):
-        compiler().compile({"mater": 2.0, "matter": None, "fuchs": 1.0}, 1)
+    with pytest.warns(BoostWarning, match="same .1 pairs.*: 'mater' and 'matter'$"):
+        compiler().compile(["mater", "matter", "fuchs"], 1)
+    with warnings.catch_warnings():  # numbers choose
+        warnings.simplefilter("error")
+        compiler().compile({"mater": 2.0, "matter": 1.0}, 1)
+
+
+def test_a_homophone_with_a_number_is_in_the_list():
+    [alone] = compiler().compile(["mater"], 1)
+    [both] = compiler().compile({"mater": None, "matter": 1.0}, 1)
+    assert bonuses_of(alone)["mater"] < bonuses_of(both)["mater"]
+    [phrase] = compiler().compile(["mater", "matter fuchs"], 1)
+    assert bonuses_of(phrase)["mater"] < bonuses_of(both)["mater"]
+
+
+def test_oov_words_that_sound_as_common_ones_get_least():
+    defaults = DefaultBonuses(WORDS, LEXICON, COST - 4 + 6.5 * (COST == 12), 14.0)
+    found = defaults.of([], {"new": [(6, 7, 8)], "own": [(9, 9, 9, 1)]})
+    assert found["new"] == pytest.approx(SAME_ADDED * found["own"])
+    near = DefaultBonuses(WORDS, LEXICON, np.full(len(WORDS), 8.5), 14.0)
+    assert near.of([], {"new": [(6, 7, 8)]})["new"] == pytest.approx(
+        SAME_ADDED * (14.0 - ADDED)
+    )
 
 
 def test_bonuses_without_words_follow_from_lengths_and_the_list():

@@ -383,6 +383,6 @@ def test_amounts_of_phrases_are_kept_and_small_ones_reported():
         return dict.fromkeys(lengths, 0.25)
 
     compiler = PhraseCompiler(by_letters, LETTERS, UNIFORM, defaults=defaults)
-    with pytest.warns(BoostWarning, match="1 boosts .* less than 0.5 nats.*: 'ABC'$"):
+    with pytest.warns(BoostWarning, match="less than 0.5 nats for 1 boosts .*: 'ABC'$"):
         boosts = compiler.compile({"ABC": None, "DE": 0.1})
     assert boosts.amounts == {"ABC": 0.25, "DE": pytest.approx(0.2, abs=GRAIN)}

@@ -80,6 +80,33 @@ class Credits:
         longer = (*text, token)
         return self.paid_ahead(longer) - self.paid_ahead(text) + self.done(longer)
 
+    def loops(self, text):
+        """Tell whether a phrase ends too often: twice in 16 tokens, or three times."""
+        steps = []
+        for i, token in enumerate(text):
+            step = None
+            if token in self.names and self.done(text[: i + 1]) > 0:
+                step = self.begun(text[:i]), token
+            steps.append(step)
+            before = steps[:-1]
+            if step and (step in before[-16:] or before.count(step) > 1):
+                return True
+        return False
+
+    def begun(self, text):
+        """The longest end of a text that a phrase continues."""
+        said = self.said(text)
+        parts = (said[start:] for start in range(len(said) + 1))
+        return next(
+            part
+            for part in parts
+            if not part
+            or any(
+                len(spelling) > len(part) and spelling[: len(part)] == part
+                for spelling in self.amounts
+            )
+        )
+
     def end_credit(self, text, final_eos_score=1.0):
         """The rule of the paper: what an end gains behind a text."""
         most = max(0.0, *(self.gain(text, token) for token in self.names))
@@ -88,13 +115,22 @@ class Credits:
         return most + final_eos_score * ended
 
 
-def closing_at(rows, text, ends):
+def closing_at(rows, text, ends, credits, has_loops):
     """How many tokens of a text there are when its phrases close; all where never."""
     for length in range(len(text)):
         row = rows[text[:length]]
-        if max(row[e] for e in ends) >= max(row):
+        if max(row[e] for e in ends) >= max(row) or (
+            has_loops and credits.loops(text[:length])
+        ):
             return length
     return len(text)
+
+
+def kept_of(rows, text, ends, rule, credits, more):
+    """How many tokens of a text its phrases see."""
+    if rule != "closed":
+        return len(text)
+    return closing_at(rows, text, ends, credits, more.get("loops", True))
 
 
 def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
@@ -108,7 +144,8 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
         credits: Phrases.
         costs: Pairs of a weight and a function (text, token or None) -> cost.
         more: `ctc`: a `naive_joint.Joint`, and `pre_beam` for a beam; `insertion`:
-            nats a token costs; `marks`: tokens that say nothing, whose costs are not
+            nats a token costs; `loops`: whether phrases close in loops, else not;
+            `marks`: tokens that say nothing, whose costs are not
             asked either; `final_eos_score`.
     """
     found = {}
@@ -122,7 +159,7 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
                 steps.append((whole, None))
             total -= weight * sum(cost(*step) for step in steps)
         if credits is not None:
-            kept = closing_at(rows, whole, ends) if rule == "closed" else len(whole)
+            kept = kept_of(rows, whole, ends, rule, credits, more)
             total += credits.boost(whole[:kept])
             if rule == "compensated" and len(whole) < len(text):
                 total += credits.end_credit(whole, more.get("final_eos_score", 1.0))
@@ -169,7 +206,7 @@ def live_total(rows, text, ends, *, rule="none", credits=None, costs=(), **more)
         total -= weight * sum(cost(*step) for step in steps_of(text, more))
     if credits is None:
         return total
-    kept = closing_at(rows, text, ends) if rule == "closed" else len(text)
+    kept = kept_of(rows, text, ends, rule, credits, more)
     ahead = credits.paid_ahead(text) if kept == len(text) else 0.0
     return total + credits.boost(text[:kept]) + ahead
 

@@ -23,7 +23,8 @@ class AttentionOptions(CheckedOptions):
         beam_size: Active texts, K; 1 is greedy: the first end that wins ends.
         end_rule: What becomes of phrases at the end, which is a token that competes
             with them. `"closed"`: where a text continues though the model's own best is
-            the end, incomplete phrases are refunded and nothing is credited after.
+            the end, or where it ends a phrase a second time within 16 tokens or a third
+            time at all, incomplete phrases are refunded and nothing is credited after.
             `"compensated"`: an end gains the most that a token would, and
             `final_eos_score` behind a phrase; texts may run on and on, up to 173 % WER
             with Whisper tiny.en. `"none"`.

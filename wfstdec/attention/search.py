@@ -30,6 +30,14 @@ class States(NamedTuple):
     # int8 [N]: `OPEN`; `CLOSING`, the phrases are over for all successors; `CLOSED`
     mode: np.ndarray
     ends_phrase: np.ndarray  # bool [N], the last token ended a phrase
+    # int64 [N, U], the step of the automaton by which each token ended one, -1 for none
+    ended: np.ndarray
+    loops: np.ndarray  # bool [N], the last token ended a phrase once too often
+
+
+LOOP_TOKENS = 16
+"""A phrase that ends a second time within this many tokens is a loop, and so is one
+that ends a third time: else Whisper repeats phrases as long as it may."""
 
 
 class Fusion:
@@ -56,7 +64,8 @@ class Fusion:
         """The states before `num` utterances, a row each."""
         lm = tuple(np.full(num, lm.start, np.int32) for lm, _ in self.lms)
         starts = np.array([one.start for one in self.lists], np.int32)[self._list_of]
-        return States(lm, starts, np.full(num, OPEN, np.int8), np.zeros(num, bool))
+        no, ended = np.zeros(num, bool), np.zeros((num, 0), np.int64)
+        return States(lm, starts, np.full(num, OPEN, np.int8), no, ended, no)
 
     def fused(
         self, logprobs: np.ndarray, at: States, utterance: np.ndarray
@@ -84,7 +93,7 @@ class Fusion:
             return fused, at
         if self.options.end_rule == "closed":
             closes = logprobs[:, self.eos] >= logprobs.max(1)
-            closes &= at.mode == OPEN
+            closes = (closes | at.loops) & (at.mode == OPEN)
             at = at._replace(mode=np.where(closes, np.int8(CLOSING), at.mode))
         credited, ends = fused.copy(), np.array([self.eos])
         for boosts, rows in self._rows_of_lists(utterance):
@@ -114,14 +123,21 @@ class Fusion:
             for (model, _), states in zip(self.lms, at.lm, strict=True)
         )
         phrase, ended = at.phrase.copy(), at.ends_phrase.copy()
+        by, loops = np.full(len(labels), -1), np.zeros(len(labels), bool)
         for boosts, rows in self._rows_of_lists(utterance, ~is_silent):
             paid, before = boosts.automaton.final_cost, phrase[rows]
             costs, after = boosts.step_batch(before, labels[rows])
             phrase[rows] = after
             # What a step pays beyond the change of credit is a phrase that is complete.
-            ended[rows] = paid[before] - paid[after] - costs > 0
+            ended[rows] = completes = paid[before] - paid[after] - costs > 0
+            step = before * np.int64(boosts.num_labels) + labels[rows]
+            by[rows] = np.where(completes, step, -1)
+        if (by >= 0).any():
+            same = (at.ended == by[:, None]) & (by >= 0)[:, None]
+            loops = same[:, -LOOP_TOKENS:].any(1) | (same.sum(1) > 1)
         mode = np.where(at.mode == OPEN, at.mode, np.int8(CLOSED))
-        return States(lm, phrase, mode, ended)
+        by_step = np.concatenate([at.ended, by[:, None]], 1)
+        return States(lm, phrase, mode, ended, by_step, loops)
 
     def paid_ahead(self, at: States, utterance: np.ndarray) -> np.ndarray:
         """Credit of incomplete phrases, float64 [N]."""

@@ -63,7 +63,8 @@ def bonuses_of_lengths(num_tokens: int, lengths: Mapping[str, int]) -> dict[str,
     """The bonus of each phrase of a list by its number of tokens, nats."""
     sizes = np.array(list(lengths.values()), np.float64)
     power = (sizes + _EXTRA_TOKENS) / _TOKENS_PER_V
-    root = np.exp(-0.5 * power * math.log(max(2, num_tokens)))
+    cost = np.minimum(power * math.log(max(2, num_tokens)), _RAREST)
+    root = np.exp(-0.5 * cost)
     bonus = _bonuses(root, MOST_OF_TOKENS)
     return dict(zip(lengths, bonus.tolist(), strict=True))
 
@@ -98,7 +99,9 @@ class Sounds:
         order = np.argsort(cost, kind="stable")
         of_whole = np.repeat(whole, lengths)
         keys, first = np.unique(at_place[order], return_index=True)
-        self._best_whole = keys, of_whole[order][first].astype(np.uint64)
+        best_whole = of_whole[order][first].astype(np.uint64)
+        some = len(keys) > 0
+        self._best_whole = (keys, best_whole) if some else (np.zeros(1, np.uint64),) * 2
         self._at_place = _least(at_place, cost)
         best = _look_up(self._best_whole, at_place, np.uint64(0))
         others = np.where(of_whole == best, np.inf, cost)
@@ -107,19 +110,25 @@ class Sounds:
     def of_words(self, num_words: int) -> np.ndarray:
         """How likelier words sound, for each word, uint8 [W]."""
         found = np.zeros(num_words, np.uint8)
-        np.maximum.at(found, self.word, self.near(self.prons, self.cost))
+        np.maximum.at(
+            found, self.word, self.near(self.prons, self.cost, math.log(SIMILAR))
+        )
         return found
 
     def near(
-        self, prons: Sequence[Sequence[int]], cost: np.ndarray | float
+        self,
+        prons: Sequence[Sequence[int]],
+        cost: np.ndarray | float,
+        least: float = 0.0,
     ) -> np.ndarray:
         """How words that cost less than this sound, for each pronunciation, uint8 [P].
 
-        `cost`: nats, float64 [P] or one for all.
+        `cost`: nats, float64 [P] or one for all. `least`: by how much a homophone must
+        cost less.
         """
         found = self.neighbours(prons, cost).astype(np.uint8)
         whole = _hashes_of(prons)[1]
-        found[_look_up(self._whole, whole) < cost - math.log(SIMILAR)] = HOMOPHONE
+        found[_look_up(self._whole, whole) < cost - least] = HOMOPHONE
         return found
 
     def neighbours(
@@ -221,15 +230,20 @@ class DefaultBonuses:
         self,
         texts: Iterable[str],
         oov: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({}),
+        others: Iterable[str] = (),
     ) -> dict[str, float]:
-        """The bonus of each word or phrase of a list, nats."""
+        """The bonus of each word or phrase of a list, nats.
+
+        `others`: Entries of the list that have numbers.
+        """
         new = oov.keys()
         known = [text for text in texts if text not in new]
         spelt = {text: [self._ids.get(word) for word in text.split()] for text in known}
         lacking = self._unk_cost if new else math.inf
         root = np.array([self._root(ids, lacking) for ids in spelt.values()])
         bonus = _bonuses(root, MOST, TRUST, len(new) * math.exp(-lacking / 2))
-        listed = {one for ids in spelt.values() for one in ids}
+        # Words that only phrases have gain nothing alone.
+        listed = {self._ids.get(text) for text in (*known, *others)}
         found = {
             text: one * self._share(ids, listed)
             for (text, ids), one in zip(spelt.items(), bonus.tolist(), strict=True)

@@ -27,6 +27,7 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property, partial
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
@@ -187,6 +188,25 @@ class PhraseCompiler:
         return boosts
 
 
+class _LazyBonuses:
+    """Bonuses of words, prepared at the first call; pickled without their maker."""
+
+    def __init__(self, make: Callable[[], DefaultBonuses]) -> None:
+        self._make = make
+
+    @cached_property
+    def made(self) -> DefaultBonuses:
+        """The bonuses."""
+        return self._make()
+
+    def __call__(self, texts: Iterable[str]) -> dict[str, float]:
+        """The bonus of each text, nats."""
+        return self.made.of(texts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial, (DefaultBonuses.of, self.made)
+
+
 class BoostCompiler:
     """Compiles what users give, for the words and tokens of one decoder.
 
@@ -208,21 +228,22 @@ class BoostCompiler:
         self._words, self._word_ids = words, word_ids
         self._pronouncer = pronouncer
         self._num_tokens = num_tokens
-        self._make_defaults = defaults or partial(DefaultBonuses, words)
+        self._lazy = _LazyBonuses(defaults or partial(DefaultBonuses, words))
         # Makes the compiler of lists where there are no words.
         self.make_phrases: Callable[[], PhraseCompiler] | None = None
         self._remembered: LruCache[_Compiled] = LruCache()
         self._given: LruCache[_Compiled] = LruCache()  # the same, by what was given
 
-    @cached_property
+    @property
     def _defaults(self) -> DefaultBonuses:
-        return self._make_defaults()
+        return self._lazy.made
 
-    def defaults_of_phrases(self, lengths: Mapping[str, int]) -> dict[str, float]:
-        """The bonus of each phrase of a list, nats, given its number of labels."""
-        if self._words:
-            return self._defaults.of(lengths)
-        return bonuses_of_lengths(self._num_tokens, lengths)
+    @property
+    def defaults_of_phrases(self) -> Defaults:
+        """Function from the phrases of a list to their bonuses, nats."""
+        if not self._words:
+            return partial(bonuses_of_lengths, self._num_tokens)
+        return self._lazy
 
     def compile(
         self, boosts: BoostsLike | Sequence, n: int, scale: float = 1.0
@@ -290,18 +311,21 @@ class BoostCompiler:
         if phrases is not None:
             phrases = self._checked(phrases, len(new))
         made = scaled_boosts(CompiledBoosts(words, phrases, oov), scale)
-        alike = self._defaults.alike(single) if len(single) > 1 else ()
+        without = [text for text in single if numbers.get(text) is None]
+        alike = self._defaults.alike(without) if len(without) > 1 else ()
         small = _small(numbers, bonuses)
-        told = unknown, unknown_tokens, listed.phrases, taken, large, alike, small
-        return _Compiled(made, *told)
+        reports = unknown, unknown_tokens, listed.phrases, taken, large, alike, small
+        return _Compiled(made, *reports)
 
     def _compile_tokens(self, listed: BoostList, scale: float) -> _Compiled:
         """Words and phrases of a decoder without words: as its tokens spell them."""
         if self._phrases is None or listed.pronunciations or listed.phrases:
             raise BoostError(f"boosts has pronunciations or two lists, {_ONLY_TOKENS}")
-        phrases = self._checked(self._phrases.compile(listed), 0)
+        with collected_warnings() as texts:
+            phrases = self._checked(self._phrases.compile(listed), 0)
         no_words = compile_word_boosts(None, {})[0]
-        return _Compiled(scaled_boosts(CompiledBoosts(no_words, phrases), scale))
+        made = scaled_boosts(CompiledBoosts(no_words, phrases), scale)
+        return _Compiled(made, texts=texts)
 
     @cached_property
     def _phrases(self) -> PhraseCompiler | None:
@@ -332,10 +356,13 @@ class BoostCompiler:
         new = {word: s for word, s in prons.items() if word not in self._word_ids}
         without = {text: None for text, bonus in numbers.items() if bonus is None}
         without |= dict.fromkeys(word for word in new if word not in numbers)
-        bonuses = self._defaults.of(without, new) if without else {}
+        others = numbers.keys() - without.keys()
+        bonuses = self._defaults.of(without, new, others) if without else {}
         return bonuses | {text: one for text, one in numbers.items() if one is not None}
 
     def _warn_of(self, compiled: Collection[_Compiled]) -> None:
+        for text in dict.fromkeys(t for one in compiled for t in one.texts):
+            warn(text)
         if large := {text: n for one in compiled for text, n in one.large.items()}:
             warn(
                 f"{len(large)} bonuses are above {_LARGE:g} nats, expected a few nats: "
@@ -343,13 +370,12 @@ class BoostCompiler:
             )
         if taken := {word: w for one in compiled for word, w in one.taken.items()}:
             warn(taken_message(taken))
-        if alike := sorted({pair for one in compiled for pair in one.alike}):
+        if alike := _all_of([one.alike for one in compiled]):
             warn(
-                f"{len(alike)} pairs of boosted words sound the same, and the language "
-                "model chooses: "
-                + first_of([f"{a!r} and {b!r}" for a, b in alike], str)
+                f"boosted words sound the same ({len(alike)} pairs), and the language "
+                "model chooses: " + first_of(alike, lambda p: f"{p[0]!r} and {p[1]!r}")
             )
-        _warn_of_small({text for one in compiled for text in one.small})
+        _warn_of_small(_all_of([one.small for one in compiled]))
         if unknown := sorted({word for one in compiled for word in one.unknown}):
             warn(
                 f"{len(unknown)} boosted words are not in the decoder's table and have "
@@ -384,6 +410,7 @@ class _Compiled(NamedTuple):
     large: Mapping[str, float] = {}
     alike: Sequence[tuple[str, str]] = ()  # pairs of words that sound the same
     small: Sequence[str] = ()  # texts whose bonuses follow from the list, and are small
+    texts: Sequence[str] = ()  # warnings of phrases of tokens
 
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
@@ -414,15 +441,20 @@ def _small(
 ) -> list[str]:
     """Texts without numbers whose bonuses change little."""
     without = (text for text, number in numbers.items() if number is None)
-    return [text for text in without if bonuses.get(text, _SMALL) < _SMALL]
+    return sorted(text for text in without if bonuses.get(text, _SMALL) < _SMALL)
 
 
-def _warn_of_small(texts: Collection[str]) -> None:
+def _all_of(found: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """Reports of several lists, each once, sorted; those of one list as they are."""
+    return found[0] if len(found) == 1 else sorted(set(chain.from_iterable(found)))
+
+
+def _warn_of_small(texts: Sequence[str]) -> None:
     if texts:
         reason = "they are likely or short, sound as likelier words, or are many"
         warn(
-            f"{len(texts)} boosts without a number have less than {_SMALL:g} nats, "
-            f"since {reason}: {first_of(sorted(texts))}"
+            f"less than {_SMALL:g} nats for {len(texts)} boosts without a number, "
+            f"since {reason}: {first_of(texts)}"
         )
 
 

@@ -14,11 +14,13 @@ is left out first, so that no two end, or begin, at one place.
 
 Credit in advance. A state n is a string that is a proper prefix of a spelling: the
 longest such that ends the labels so far. For a spelling s of length |s| let
-scale(s) = amounts of the phrases spelt s / base(|s|). The credit of a state is
+scale(s) = amounts of the phrases spelt s / paid(|s|). The credit of a state is
 
-    phi(n) = max(0, scale(s) for all s that n is a proper prefix of) * base(|n|)
+    phi(n) = max(0, scale(s) for all s that n is a proper prefix of) * paid(|n|)
 
-so for one spelling it is the sum of the credits of its labels so far. phi(root) = 0.
+so for one spelling it is what its labels so far are paid. phi(root) = 0. paid = base;
+where `uniform`, little of it is paid for the first label, with which many phrases of a
+long list begin.
 
 Accounting. A label takes state n to m, and completes the spellings that end there;
 done = their amounts, over all of them (the label's node and its failure links).
@@ -187,7 +189,7 @@ class PhraseOptions:
         uniform: `c0` for every label instead, most of it paid after the first one.
         outside_cost: Nats charged for each label that belongs to no phrase.
         weights_are_totals: A weight is the amount of the phrase, in nats, as word
-            boosts have it; `c0` and `beta` only decide when how much of it is paid.
+            boosts have it; the others only decide when how much of it is paid.
     """
 
     c0: float = 1.0
@@ -265,7 +267,8 @@ def compile_phrases(
             raise BoostError("a spelling without labels, expected at least one")
         minimal.append(kept)
         if kept and weights[text] is None and defaults is not None:
-            without[text] = max(map(len, kept)) - 2 * len(edge)
+            # The shortest: capitals are spelt with many pieces, and rarely output.
+            without[text] = min(map(len, kept)) - 2 * len(edge)
     follows: Mapping[str, float] = defaults(without) if defaults and without else {}
     by_text: dict[str, float] = {}
     amounts: defaultdict[Spelling, float] = defaultdict(float)

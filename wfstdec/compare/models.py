@@ -19,7 +19,6 @@ import numpy as np
 from wfstdec.attention import open_decoder
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.boost.lists import BoostList, BoostsLike, Numbers
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.checks.inputs import UTTERANCES
 from wfstdec.compare.comparison import Decode, Outcome, Search, SearchFacts, Setting
 from wfstdec.compare.running import fingerprint, resident_mb
@@ -400,7 +399,7 @@ class Models:
     def _phrases(self, decoder: Decoder) -> Callable[[Numbers | None], BoostsLike]:
         """Return a function that compiles lists as phrases of tokens."""
         compiler = decoder.phrase_compiler(
-            PhraseOptions(weights_are_totals=True),
+            replace(decoder.phrase_options, weights_are_totals=True),
             unit=self.phrase_unit,
             boundary=self.phrase_boundary,
             sentencepiece_model=self.sentencepiece_model,

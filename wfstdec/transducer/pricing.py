@@ -85,7 +85,7 @@ _INF = float("inf")
 
 
 def _gains(costs: Any, weight: float) -> Any:
-    """Gains of costs; what is impossible stays so, whatever the weight."""
+    """Gains of costs; what is impossible stays so, also with a weight below 0."""
     gains = costs * -weight
     if weight >= 0:
         return gains
