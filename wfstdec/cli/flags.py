@@ -205,13 +205,18 @@ _TABLE: dict[str, Any] = {
     "number a conservative default is used), or JSON lines",
     "--exact-boosts": "boosted words only as written: case, Unicode form, punctuation",
     "--phrases FILE": "phrases, one a line: to boost ('phrase<TAB>weight', or JSON "
-    "lines with lists by utterance), or to score (default: those of the boost lists)",
+    "lines with lists by utterance; without a weight a conservative default is used), "
+    "or to score (default: those of the boost lists)",
     "--phrase-unit word|token": "unit of credit (default: word; token without words)",
     "--phrase-totals": "weights of --phrases in nats for a whole phrase, as those of "
-    "--boost (default: times 1 nat for its first label, 2 + ln(place) for the others)",
-    "--phrase-context NATS>0": "credit of a first label, by its weight (default: 1)",
-    "--phrase-depth FACTOR": "factor of later labels, plus ln(place) (default: 2)",
-    "--phrase-unknown NATS": "cost of a label of no phrase (default: 0)",
+    "--boost (default: times 1 nat for its first label, 2 + ln(place) for the others; "
+    "of transducers and attention 1 nat for each)",
+    "--phrase-context NATS>0": "credit of a first label, by its weight, 1 where none is "
+    "given (default: 1)",
+    "--phrase-depth FACTOR": "factor of later labels, plus ln(place); weights as above "
+    "(default: 2)",
+    "--phrase-unknown NATS": "cost of a label of no phrase; weights as above "
+    "(default: 0)",
     "--phrase-boundary TOKEN": "token around phrases of tokens, or the text's ends "
     "(default: the separator, unless optional)",
     "--g2p SOURCE": "pronunciations of words that the lexicon or graph lacks: a "
