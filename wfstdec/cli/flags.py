@@ -211,10 +211,10 @@ _TABLE: dict[str, Any] = {
     "--phrase-totals": "weights of --phrases in nats for a whole phrase, as those of "
     "--boost (default: times 1 nat for its first label, 2 + ln(place) for the others; "
     "of transducers and attention 1 nat for each)",
-    "--phrase-context NATS>0": "credit of a first label, by its weight, 1 where none is "
-    "given (default: 1)",
-    "--phrase-depth FACTOR": "factor of later labels, plus ln(place); weights as above "
-    "(default: 2)",
+    "--phrase-context NATS>0": "credit of a first label, by its weight, 1 where none "
+    "is given (default: 1)",
+    "--phrase-depth FACTOR": "factor of later labels, plus ln(place); weights as "
+    "above (default: 2)",
     "--phrase-unknown NATS": "cost of a label of no phrase; weights as above "
     "(default: 0)",
     "--phrase-boundary TOKEN": "token around phrases of tokens, or the text's ends "
