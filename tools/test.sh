@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks and tests on a fresh machine: makes .venv, installs, runs ruff, mypy and pytest.
 #   bash tools/test.sh [options of pytest]
-# All cores run tests; `-n 0` is one process. Of the tests marked `share` a tenth runs, as
+# All cores run tests; `-n 0` is one process. Of the tests marked `share` a twelfth runs, as
 # the commit's hash says: `--share N` repeats one, `--share all` runs every test.
 # PEERS lists the extras that tests compare with; where one cannot be installed (kenlm is
 # compiled: a C++ compiler, cmake), its tests are skipped, unless WFSTDEC_REQUIRE_PEERS is

@@ -107,3 +107,51 @@ def test_boosts_on_silence_say_nothing(width):
         assert next(iter(texts(model, phrases, beam_size=width))) == ""
     loud = texts(model, phrases, beam_size=width, end_rule="none")
     assert (next(iter(loud)) != "") == (width > 1)
+
+
+class Cycle:
+    """It writes its letters in turn, again and again, and may end after each."""
+
+    def __init__(self, letters):
+        self.tokens = [*letters, "</s>"]
+        self.eos, self.neutral = len(letters), frozenset()
+        self.prompt = (self.eos,)
+
+    def rows(self, last):
+        size = len(self.tokens)
+        rows = torch.full((len(last), size), -torch.inf)
+        rows[:, self.eos] = math.log(0.1)
+        following = torch.where(last >= size - 2, 0, last + 1)
+        rows[torch.arange(len(last)), following] = math.log(0.9)
+        return rows
+
+    def start(self, frames, lengths, prompts):
+        return prompts[:, -1], self.rows(prompts[:, -1])
+
+    def step(self, labels, state):
+        return self.rows(labels), labels
+
+    def take(self, state, rows):
+        return state[rows]
+
+    def limit(self, num_frames):
+        return num_frames
+
+
+@pytest.mark.parametrize(
+    ("letters", "phrase", "count"),
+    [("abc", "a", 2), ("abcd", "bc", 2), ("abcdefghijklmnopqrstuvwxyz", "a", 3)],
+)
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_phrases_that_loop_are_credited_no_more(letters, phrase, count, beam_size):
+    """Whisper repeated boosted words to the limit of tokens."""
+    decoder = AttentionDecoder(
+        Cycle(letters), options=AttentionOptions(beam_size=beam_size, stop="never")
+    )
+    boosts = decoder.phrase_compiler(
+        PhraseOptions(weights_are_totals=True), boundary=None
+    ).compile({phrase: 8.0})
+    (hyp,) = decoder.decode([torch.zeros(200, 2)], boosts=boosts)
+    assert hyp.boost_cost == -8.0 * count
+    if beam_size > 1:
+        assert hyp.text.replace(" ", "").count(phrase) == count

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-SHARES = 10
+SHARES = 12
 ROOT = Path(__file__).parents[2]
 BY_COMMIT, ALL, NONE = "commit", "all", "none"
 
