@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tools.bench.lists import Contest, lists_of, measure
+pytest.importorskip("torch")
+
+from tools.bench.lists import Contest, lists_of, measure  # noqa: E402
 
 pytestmark = pytest.mark.share
 REFERENCES = {"u": ("the", "quilter", "the"), "v": ("the", "bartley", "spoke")}
