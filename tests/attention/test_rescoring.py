@@ -196,3 +196,17 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ShapeError, match="token 9, expected 0 to 2"):
         text_costs(model, model.frames(), [[9]])
     assert text_costs(model, model.frames(), []) == []
+
+
+def test_costs_of_texts_build_no_graph_of_gradients():
+    """A net with parameters must not keep what a backward pass would need."""
+    torch.manual_seed(0)
+    net = AttentionNet(AttentionSizes(4, 16, 5, heads=2, layers=1))
+    model = TorchAttention(net, [*"abc", "</s>"], 3)
+    seen = []
+    start = model.start
+    model.start = lambda *given: (seen.append(torch.is_grad_enabled()), start(*given))[
+        1
+    ]
+    text_costs(model, torch.randn(6, 5), [(0, 1)])
+    assert seen == [False]

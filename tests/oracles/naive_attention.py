@@ -49,7 +49,7 @@ class Credits:
         )
 
     def paid(self, length):
-        """What so many labels of a phrase are paid, up to a factor."""
+        """Share of an amount paid for the first labels of a phrase, up to a factor."""
         options = self.phrases.options
         c0, beta = options.get("c0", 1.0), options.get("beta", 2.0)
         if options.get("uniform"):  # whatever c0 is, little for the first one
@@ -277,6 +277,6 @@ def asked_of(rows, text, ends, more):
 
 
 def best_of(finished, width, rank):
-    """Best texts, so many, the best first."""
+    """Up to `width` texts, the best first."""
     kept = sorted(finished, key=lambda text: -rank(finished[text], len(text)))
     return {text: finished[text] for text in kept[:width]}

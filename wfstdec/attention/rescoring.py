@@ -207,12 +207,12 @@ def ctc_costs(
     return (-prefixes.texts(texts) + 0.0).tolist()
 
 
-@torch.no_grad()
 def _text_costs_of(model: Any) -> Callable[..., list[float]]:
     """The costs of texts by a model: a transducer's `TextModel` sums them up itself."""
     return getattr(model, "text_costs", None) or partial(text_costs, model)
 
 
+@torch.no_grad()
 def text_costs(
     model: AttentionModel, frames: Tensor, texts: Sequence[Sequence[int]]
 ) -> list[float]:

@@ -37,7 +37,7 @@ class States(NamedTuple):
 
 LOOP_TOKENS = 16
 """A phrase that ends a second time within this many tokens is a loop, and so is one
-that ends a third time: else Whisper repeats phrases as long as it may."""
+that ends a third time: Whisper would repeat it up to the limit of tokens."""
 
 
 class Fusion:
@@ -64,8 +64,8 @@ class Fusion:
         """The states before `num` utterances, a row each."""
         lm = tuple(np.full(num, lm.start, np.int32) for lm, _ in self.lms)
         starts = np.array([one.start for one in self.lists], np.int32)[self._list_of]
-        no, ended = np.zeros(num, bool), np.zeros((num, 0), np.int64)
-        return States(lm, starts, np.full(num, OPEN, np.int8), no, ended, no)
+        no, none = np.zeros(num, bool), np.zeros((num, 0), np.int64)
+        return States(lm, starts, np.full(num, OPEN, np.int8), no, none, no)
 
     def fused(
         self, logprobs: np.ndarray, at: States, utterance: np.ndarray
@@ -123,7 +123,7 @@ class Fusion:
             for (model, _), states in zip(self.lms, at.lm, strict=True)
         )
         phrase, ended = at.phrase.copy(), at.ends_phrase.copy()
-        by, loops = np.full(len(labels), -1), np.zeros(len(labels), bool)
+        new, loops = np.full(len(labels), -1), np.zeros(len(labels), bool)
         for boosts, rows in self._rows_of_lists(utterance, ~is_silent):
             paid, before = boosts.automaton.final_cost, phrase[rows]
             costs, after = boosts.step_batch(before, labels[rows])
@@ -131,13 +131,13 @@ class Fusion:
             # What a step pays beyond the change of credit is a phrase that is complete.
             ended[rows] = completes = paid[before] - paid[after] - costs > 0
             step = before * np.int64(boosts.num_labels) + labels[rows]
-            by[rows] = np.where(completes, step, -1)
-        if (by >= 0).any():
-            same = (at.ended == by[:, None]) & (by >= 0)[:, None]
+            new[rows] = np.where(completes, step, -1)
+        if (new >= 0).any():
+            same = (at.ended == new[:, None]) & (new >= 0)[:, None]
             loops = same[:, -LOOP_TOKENS:].any(1) | (same.sum(1) > 1)
         mode = np.where(at.mode == OPEN, at.mode, np.int8(CLOSED))
-        by_step = np.concatenate([at.ended, by[:, None]], 1)
-        return States(lm, phrase, mode, ended, by_step, loops)
+        steps = np.concatenate([at.ended, new[:, None]], 1)
+        return States(lm, phrase, mode, ended, steps, loops)
 
     def paid_ahead(self, at: States, utterance: np.ndarray) -> np.ndarray:
         """Credit of incomplete phrases, float64 [N]."""
