@@ -204,9 +204,12 @@ def test_costs_of_texts_build_no_graph_of_gradients():
     net = AttentionNet(AttentionSizes(4, 16, 5, heads=2, layers=1))
     model = TorchAttention(net, [*"abc", "</s>"], 3)
     seen = []
-    start = model.start
-    model.start = lambda *given: (seen.append(torch.is_grad_enabled()), start(*given))[
-        1
-    ]
+    score = model.score
+
+    def watched(*given):
+        seen.append(torch.is_grad_enabled())
+        return score(*given)
+
+    model.score = watched
     text_costs(model, torch.randn(6, 5), [(0, 1)])
     assert seen == [False]
