@@ -203,8 +203,8 @@ class _LazyBonuses:
         """The bonus of each text, nats."""
         return self.made.of(texts)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial, (DefaultBonuses.of, self.made)
+    def __getstate__(self) -> dict[str, DefaultBonuses]:
+        return {"made": self.made}  # not what makes them: it may hold a decoder
 
 
 class BoostCompiler:
