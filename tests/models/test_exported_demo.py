@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+for module in ("onnx", "onnxruntime", "sentencepiece", "transformers", "soxr"):
+    pytest.importorskip(module)
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
-
+from tools.data.export_heads import export_transducer  # noqa: E402
 from wfstdec import (  # noqa: E402
     TransducerDecoder,
     TransducerOptions,
@@ -21,82 +20,12 @@ from wfstdec import (  # noqa: E402
 DEMO = Path(__file__).parents[2] / "graphs" / "transducer_demo"
 
 
-class Predictor(nn.Module):
-    def __init__(self, predictor):
-        super().__init__()
-        self.predictor = predictor
-
-    def forward(self, targets, target_length, s1, s2):
-        predictor = self.predictor
-        out, (n1, n2) = predictor.lstm(predictor.embedding(targets.long()), (s1, s2))
-        return predictor.project(out).transpose(1, 2), target_length + 0, n1, n2
-
-
-class Joiner(nn.Module):
-    def __init__(self, joiner):
-        super().__init__()
-        self.joiner = joiner
-
-    def forward(self, encoder_outputs, decoder_outputs):
-        frames, g = encoder_outputs.transpose(1, 2), decoder_outputs.transpose(1, 2)
-        inner, joiner = torch.tanh(frames[:, :, None] + g[:, None]), self.joiner
-        if joiner.durations is None:
-            return joiner.tokens(inner)
-        return torch.cat([joiner.tokens(inner), joiner.durations(inner)], -1)
-
-
-class Both(nn.Module):
-    def __init__(self, predictor, joiner):
-        super().__init__()
-        self.predictor, self.joiner = Predictor(predictor), Joiner(joiner)
-
-    def forward(self, encoder_outputs, targets, target_length, s1, s2):
-        g, length, n1, n2 = self.predictor(targets, target_length, s1, s2)
-        return self.joiner(encoder_outputs, g), length, n1, n2
-
-
-def export(path, module, inputs, outputs):
-    """`inputs`: example arrays by name; axes of size 2 are free."""
-    free = {
-        name: {i: f"{name}{i}" for i, size in enumerate(one.shape) if size == 2}
-        for name, one in inputs.items()
-    }
-    torch.onnx.export(
-        module.eval(),
-        tuple(inputs.values()),
-        str(path),
-        input_names=list(inputs),
-        output_names=outputs,
-        dynamic_axes=free,
-        opset_version=17,
-        dynamo=False,
-    )
-    return path
-
-
 @pytest.fixture(scope="module", params=["rnnt", "tdt"])
 def models(request, tmp_path_factory):
     """The net in torch, in three files without its encoder, and in one."""
     folder = tmp_path_factory.mktemp(request.param)
     net = load_transducer(DEMO / "model.npz", request.param)
-    predictor, joiner, dim = net._predictor, net._joiner, net.frame_dim
-    assert not predictor.stateless
-    width = predictor.lstm.hidden_size
-    labels = {"targets": torch.zeros(2, 1, dtype=torch.int32)}
-    labels["target_length"] = torch.ones(2, dtype=torch.int32)
-    labels |= {name: torch.zeros(1, 2, width) for name in ("s1", "s2")}
-    frames = {"encoder_outputs": torch.zeros(2, dim, 2)}
-    states = ["prednet_lengths", "next1", "next2"]
-    decoder = export(
-        *(folder / "decoder.onnx", Predictor(predictor), labels),
-        ["decoder_outputs", *states],
-    )
-    given = {**frames, "decoder_outputs": torch.zeros(2, dim, 1)}
-    apart = export(folder / "joiner.onnx", Joiner(joiner), given, ["outputs"])
-    both = export(
-        *(folder / "both.onnx", Both(predictor, joiner), frames | labels),
-        ["outputs", *states],
-    )
+    decoder, apart, both = export_transducer(net, folder)
     tokens = DEMO / "tokens.txt"
     return (
         net,

@@ -1,16 +1,14 @@
 """A set with a language model and a graph: what every benchmark runs on.
 
     inputs = Inputs(find_data(None), CACHE, limit=100)
-    for case in make_cases(["dev:lm_books.3g", "bpe-mid:pieces"], inputs): ...
+    for case in make_cases(["dev:lm_books.3g", "heads-1024:pieces"], inputs): ...
 
     dev, hard, ljspeech   real speech: phones, a lexicon, a separator between words
-    bpe-*                 synthetic, 1,024 pieces; `mild`, `mid` or `hard`: how noisy;
-                          `bpe-mild@4242` is of that seed
-    chars-*               the same with hardly more than letters
-    FOLDER                what `tools.data.make_synthetic` wrote
+    heads-256, heads-1024 real speech: word pieces, of the heads on Whisper
+    FOLDER                what `tools.data.head_set` wrote
 
 A language model is a name in the data or an ARPA file, over words; or `pieces`: trained
-here over the pieces of a synthetic set, which is then decoded without a lexicon.
+here over the pieces of a set, which is then decoded without a lexicon.
 """
 
 from __future__ import annotations
@@ -39,8 +37,8 @@ from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
 PIECES = "pieces"
-SYNTHETIC = {"bpe": 1024, "chars": 32}
-"""Numbers of pieces, by the first part of a set's name."""
+HEADS = {"heads-256": 256, "heads-1024": 1024}
+"""Numbers of pieces of the sets of heads on Whisper."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Inputs:
 
     Attributes:
         data: The project's data, or a recipe.
-        cache: For all that is made: graphs, language models, synthetic sets.
+        cache: For all that is made: graphs, language models, sets.
         limit: So many utterances of each set, evenly spread; None for all.
         lm_scale: With a language model over words.
         token_lm_scale: With one over tokens.
@@ -224,41 +222,31 @@ def default_case(args: argparse.Namespace, name: str = "dev") -> Case:
 
 
 def load_set(name: str, inputs: Inputs) -> SpeechSet:
-    """Load a set; a synthetic one is made if it is not there.
+    """Load a set; one of the heads is made if it is not there.
 
     Raises:
         FormatError: There is no such set.
     """
-    kind, _, level = name.partition("-")
-    if kind in SYNTHETIC and level:
-        name = str(_synthetic(inputs, kind, level))
+    if name in HEADS:
+        folder = inputs.cache / name
+        if not (folder / "parameters.json").exists():
+            from tools.data import head_set  # needs torch and Whisper's weights
+
+            print(f"making {name}", flush=True)
+            given = inputs.data, head_set.HEADS, head_set.CACHE
+            head_set.write_set(*given, HEADS[name], folder)
+        name = str(folder)
     return data.load_set(name, inputs.data, inputs.limit)
 
 
-def _synthetic(inputs: Inputs, kind: str, level: str) -> Path:
-    """The folder of a synthetic set; `level@seed` is of another seed."""
-    folder = inputs.cache / f"{kind}-{level}"
-    level, _, seed = level.partition("@")
-    if not (folder / "parameters.json").exists():
-        from tools.data import make_synthetic  # needs SentencePiece
-
-        print(f"making {folder.name}", flush=True)
-        make_synthetic.main(
-            ["--data", str(inputs.data), "--out", str(folder), "--level", level]
-            + ["--pieces", str(SYNTHETIC[kind])]
-            + (["--seed", seed] if seed else [])
-        )
-    return folder
-
-
 def _token_lm(speech: SpeechSet, inputs: Inputs) -> Path:
-    """A language model over the pieces of a synthetic set, as kept in the cache."""
+    """A language model over the pieces of a set, as kept in the cache."""
     from tools.data import train_token_lm  # needs SentencePiece
 
     folder = speech.recipe.tokens.parent
     model, references = folder / "bpe.model", folder / "refs.txt"
     if not model.is_file():
-        raise FormatError(f"{speech.name}: no pieces, expected a synthetic set")
+        raise FormatError(f"{speech.name}: no pieces, expected a set of heads")
     key = data.file_key([model, references, Path(train_token_lm.__file__)])
     arpa = inputs.cache / f"pieces-{key}.arpa"
     if not arpa.exists():

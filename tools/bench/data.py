@@ -87,7 +87,7 @@ def load_set(name: str, data: Path, limit: int | None = None) -> SpeechSet:
     """Load a set: `dev`, `hard` (dev, flattened), `ljspeech`, or a folder.
 
     Args:
-        name: Of the set, or a folder that `tools.data.make_synthetic` wrote.
+        name: Of the set, or a folder that `tools.data.head_set` wrote.
         data: From `find_data`; a recipe has `dev` and `hard` alone.
         limit: So many utterances, evenly spread; None for all.
 
@@ -95,7 +95,7 @@ def load_set(name: str, data: Path, limit: int | None = None) -> SpeechSet:
         FormatError: There is no such set.
     """
     if Path(name).is_dir():
-        return _load_synthetic(Path(name), limit)
+        return _load_folder(Path(name), limit)
     if is_recipe(data):
         files = {"dev": (data / "logprobs.npz", data / "refs.txt")}
         lexicon, note = data / "lexicon.txt.gz", f"the recipe {data.name}"
@@ -120,7 +120,7 @@ def load_set(name: str, data: Path, limit: int | None = None) -> SpeechSet:
     return replace(speech, logprobs=flat, note=note)
 
 
-def _load_synthetic(folder: Path, limit: int | None) -> SpeechSet:
+def _load_folder(folder: Path, limit: int | None) -> SpeechSet:
     parameters = json.loads((folder / "parameters.json").read_text("utf-8"))
     recipe = Recipe(folder.name, folder / "tokens.txt", folder / "lexicon.txt", None)
     speech = read_speech(
@@ -130,7 +130,7 @@ def _load_synthetic(folder: Path, limit: int | None) -> SpeechSet:
         frame_shift_s=parameters["frame_shift_s"],
     )
     num_tokens = next(iter(speech.logprobs.values())).shape[1]
-    return _named(speech, folder.name, recipe, f"synthetic, V={num_tokens}")
+    return _named(speech, folder.name, recipe, f"V={num_tokens}")
 
 
 def _named(speech: Speech, name: str, recipe: Recipe, note: str) -> SpeechSet:

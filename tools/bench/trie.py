@@ -43,8 +43,8 @@ WARM_UP = 2
 """Utterances that everyone decodes before the first turn."""
 CASES = [
     *("dev:lm_books.3g_pruned", "dev:lm_books.3g"),
-    *("bpe-mild:lm_books.3g_pruned", "bpe-hard:lm_books.3g_pruned"),
-    *("chars-mid:lm_books.3g_pruned", "bpe-mild:pieces", "bpe-hard:pieces"),
+    *("heads-256:lm_books.3g_pruned", "heads-1024:lm_books.3g_pruned"),
+    *("heads-256:pieces", "heads-1024:pieces"),
 ]
 CHECKED = (
     {"beam": 8.0, "beam_size": 16},

@@ -1,1 +1,1 @@
-"""Scripts that make data: synthetic speech, language models, what is shipped."""
+"""Scripts that make data: heads on Whisper, language models, what is shipped."""

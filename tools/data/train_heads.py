@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import io
 import json
 import math
 import time
@@ -37,7 +38,6 @@ from torch.nn import functional as F
 from tools.bench.data import DATA
 from tools.data.forced_alignment import force_align, sausage
 from tools.data.head_data import cached_frames, of_part, read_speech
-from tools.data.make_synthetic import train_pieces
 from tools.data.simulated_speech import BOOKS, Simulator
 from tools.data.transducer_loss import Lattice, transducer_loss
 from tools.data.whisper_heads import PHONES, SIZES, HeadsNet, configuration
@@ -96,6 +96,25 @@ class Pieces:
         """The words of tokens."""
         joined = "".join(self.names[token] for token in tokens)
         return joined.replace("\u2581", " ").split()
+
+
+def train_pieces(sentences: Sequence[str], size: int) -> bytes:
+    """Train a BPE model of `size` pieces, `<unk>` the first of them."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=size,
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        unk_id=0,
+        bos_id=-1,
+        eos_id=-1,
+        num_threads=1,
+        minloglevel=2,
+    )
+    return model.getvalue()
 
 
 def both_pieces(data: Path, out: Path) -> dict[int, Pieces]:

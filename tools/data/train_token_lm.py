@@ -1,7 +1,7 @@
-"""Train an n-gram language model over the pieces of a synthetic set, as an ARPA file.
+"""Train an n-gram language model over the pieces of a set, as an ARPA file.
 
     pip install -e '.[tools]'
-    python -m tools.data.train_token_lm build/synthetic --out build/bench/pieces.4g.arpa
+    python -m tools.data.train_token_lm build/bench/heads-1024 --out pieces.4g.arpa
 
 The sentences are so many of the text's different ones, evenly spaced, without those
 that the set's references are; the set's SentencePiece model cuts them into pieces.
@@ -84,7 +84,7 @@ def main() -> None:
     """Run from the command line."""
     parser = bare_parser(__doc__)
     add = parser.add_argument
-    add("folder", type=Path, help="a set of make_synthetic")
+    add("folder", type=Path, help="a set of head_set")
     add("--out", type=Path, required=True, help="the ARPA file to write")
     add("--text", type=Path, default=TEXT, help="sentences, one a line")
     add("--order", type=int, default=ORDER)

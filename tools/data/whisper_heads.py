@@ -63,8 +63,8 @@ class HeadsNet(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         """Frames [B, T, 384] to features [B, T, 192]; padding is zeros."""
-        inner = F.silu(self.front["first"](frames.mT))
-        return F.silu(self.front["second"](self.dropout(inner))).mT
+        inner = F.silu(self.front["first"](frames.transpose(1, 2)))
+        return F.silu(self.front["second"](self.dropout(inner))).transpose(1, 2)
 
     @torch.inference_mode()
     def features(self, frames: np.ndarray) -> Tensor:
