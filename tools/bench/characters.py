@@ -106,16 +106,16 @@ def decoders(lines: Lines, args: argparse.Namespace) -> dict[str, Any]:
     lexicon = bare | {"lexicon": lines.lexicon, "lm": lines.arpa}
     opened = lexicon | {"open_vocabulary": wfstdec.OpenVocabulary(*args.open)}
     made: dict[str, Any] = {"greedy": wfstdec.GreedyDecoder(**bare, threads=1)}
-    options = wfstdec.TrieOptions(beam=10, beam_size=64, lm_scale=args.lm_scale)
+    options = wfstdec.TrieOptions(beam=12, beam_size=128, lm_scale=args.lm_scale)
     make = partial(wfstdec.TrieDecoder, options=options, backend="cpu", threads=1)
     for name, given in {"bare": bare, "lexicon": lexicon, "open": opened}.items():
         made[f"trie, {name}"] = make(**given)
         made[f"trie, {name}, sum"] = made[f"trie, {name}"].with_options(merge="sum")
     wfst = wfstdec.WfstOptions(lm_scale=args.lm_scale)
-    for name, given in {"lexicon": lexicon, "open": opened}.items():
-        # With `normal` open words take 2 V^2 arcs: 12.8 GB and three minutes.
-        graph = wfstdec.build_graph(**given, topology="compact")
-        made[f"WFST, {name}"] = wfstdec.WfstDecoder(graph, wfst, threads=1)
+    made["WFST, lexicon"] = wfstdec.WfstDecoder(**lexicon, options=wfst, threads=1)
+    # With `normal` open words take 2 V^2 arcs: 12.8 GB and three minutes.
+    graph = wfstdec.build_graph(**opened, topology="compact")
+    made["WFST, open, compact"] = wfstdec.WfstDecoder(graph, wfst, threads=1)
     return made
 
 

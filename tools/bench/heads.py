@@ -221,7 +221,7 @@ def fusion(bed: Bed) -> Iterator[Search]:
         base, frames = bed.transducer(head, lm=arpa)
         for kind in ("late", "early"):
             for scored in (True, False):
-                for setting in each("lm_scale", (0.0, *PIECE_SCALES, 0.8)):
+                for setting in each("lm_scale", (0.0, 0.1, 0.2, 0.3, 0.4, 0.6)):
                     decoder = base.with_options(fusion=kind, blank_scored=scored)
                     name = f"{head}: {kind}, blank {'un' * (not scored)}scored"
                     yield Search(name, partial(found_by, decoder, frames), [setting])
@@ -346,41 +346,67 @@ def phrases(bed: Bed) -> Iterator[Search]:
 TABLES = (ctc, text, transducers, fusion, phrases, whisper)
 
 
-def measure(bed: Bed, searches: Iterator[Search], with_lists: bool) -> Iterator[Row]:
-    """Choose each search's setting on the tuning speakers; a row of the others."""
-    lists: dict[str, Any] = {part: {"none": None} for part in bed.references}
-    if with_lists:
-        counts = Counter(word for line in bed.sentences for word in line.split())
-        for part, references in bed.references.items():
-            many = lists_of(references, counts, 1)
-            lists[part] |= {size: many[size] for size in ("100", "1,000")}
-    for search in searches:
-        for size in lists["test"]:
+def lists_by_part(bed: Bed) -> dict[str, dict[str, list[str]]]:
+    """Lists of 100 and 1,000 words, 100 of which are said."""
+    counts = Counter(word for line in bed.sentences for word in line.split())
+    return {
+        part: {size: lists_of(references, counts, 1)[size] for size in ("100", "1,000")}
+        for part, references in bed.references.items()
+    }
 
-            def errors(
-                part: str, setting: Any, search: Search = search, size: str = size
-            ) -> tuple[Row, dict[str, str]]:
-                found = search.decode(part, lists[part][size], **setting)
-                texts = dict(zip(bed.references[part], found, strict=True))
-                return word_errors(bed.references[part], texts), texts
 
-            settings = search.settings if size != "none" or not with_lists else ({},)
-            wers = [errors("tuning", setting)[0]["wer"] for setting in settings]
-            best = int(np.argmin(wers))
-            begin = time.process_time()
-            row, texts = errors("test", settings[best])
-            seconds = round(time.process_time() - begin, 2)
-            told = ", ".join(f"{k} {v}" for k, v in settings[best].items()) or "-"
-            name = f"{search.name}; {size}" if with_lists else search.name
-            row = {"search": name, "setting": told, "tuning": wers[best], **row}
-            if with_lists:
-                counter = PhraseCounter(lists["test"]["100"])
-                words = {key: one.split() for key, one in texts.items()}
-                score = phrase_score(counter, bed.references["test"], words)
-                for kind in ("precision", "recall", "f_score"):
-                    share = getattr(score, kind)
-                    row[kind] = None if share is None else 100 * share
-            yield row | {"cpu_s": seconds}
+def errors_of(bed: Bed, search: Search, part: str, words: Any, setting: Any) -> Row:
+    """Errors, and the texts."""
+    references = bed.references[part]
+    found = search.decode(part, words, **setting)
+    texts = dict(zip(references, found, strict=True))
+    return word_errors(references, texts) | {"texts": texts}
+
+
+def measure(
+    bed: Bed, search: Search, words: Mapping[str, Any], scored: Sequence[str] = ()
+) -> Row:
+    """Choose the setting on the tuning speakers; the row of the others.
+
+    `words`: the list of each part; `scored`: those of the test speakers' that are said.
+    """
+    is_without = bool(scored) and words["test"] is None  # a weight of no list
+    settings = ({},) if is_without else search.settings
+    best, tuning = settings[0], None
+    if len(settings) > 1:
+        given = "tuning", words["tuning"]
+        wers = [errors_of(bed, search, *given, setting)["wer"] for setting in settings]
+        tuning = min(wers)
+        best = settings[wers.index(tuning)]
+    begin = time.process_time()
+    row = errors_of(bed, search, "test", words["test"], best)
+    seconds = round(time.process_time() - begin, 2)
+    texts = row.pop("texts")
+    told = ", ".join(f"{name} {value}" for name, value in best.items()) or "-"
+    if scored:
+        hypotheses = {name: text.split() for name, text in texts.items()}
+        counter = PhraseCounter(list(scored))
+        score = phrase_score(counter, bed.references["test"], hypotheses)
+        for kind in ("precision", "recall", "f_score"):
+            share = getattr(score, kind)
+            row[kind] = None if share is None else 100 * share
+    named = {"search": search.name, "setting": told, "tuning": tuning}
+    return named | row | {"cpu_s": seconds}
+
+
+def rows_of(bed: Bed, table: Callable[[Bed], Iterator[Search]]) -> Iterator[Row]:
+    """A row for each search, and with lists for each list."""
+    none: dict[str, Any] = dict.fromkeys(bed.references)
+    if table is not phrases:
+        yield from (measure(bed, search, none) for search in table(bed))
+        return
+    lists = lists_by_part(bed)
+    scored = lists["test"]["100"]
+    for search in table(bed):
+        for size in ("none", "100", "1,000"):
+            words = {part: own.get(size) for part, own in lists.items()}
+            row = measure(bed, search, words, scored)
+            yield row | {"search": f"{search.name}; {size}"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -396,7 +422,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     bed = Bed(args)
-    rows = measure(bed, tables[args.table](bed), args.table == "phrases")
+    rows = rows_of(bed, tables[args.table])
     return Run("tools.bench.heads", args).finish(rows, COLUMNS)
 
 

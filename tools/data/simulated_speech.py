@@ -11,13 +11,14 @@ of the other speakers has.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tools.bench.data import read_cmudict
 from tools.data.head_data import Utterance
 from tools.data.speech_units import Pronunciations, UnitStore, say
 from wfstdec.io.logprobs import open_logprobs
@@ -52,26 +53,15 @@ def sentences_without(
 
 def read_pronunciations(folder: Path, tokens: TokenTable) -> Pronunciations:
     """The lexicon, and the words of CMUdict that it lacks, by the same phones."""
-    known: defaultdict[str, list[tuple[int, ...]]] = defaultdict(list)
     lexicon = read_lexicon(folder / "lexicon_ipa.txt", tokens)
+    known = set(lexicon.words)
+    found: defaultdict[str, list[tuple[int, ...]]] = defaultdict(list)
     for word, spelt in zip(lexicon.words, lexicon.pronunciations, strict=True):
-        known[word].append(spelt)
-    larger: defaultdict[str, list[list[str]]] = defaultdict(list)
-    for line in read_lines(folder / "cmudict.dict"):
-        word, *phones = line.split(" #")[0].split()
-        larger[word.split("(")[0]].append(phones)
-    pairs: defaultdict[str, Counter[int]] = defaultdict(Counter)
-    for word in known.keys() & larger.keys():
-        for spelt in known[word]:
-            for phones in larger[word]:
-                if len(phones) == len(spelt):
-                    for phone, token in zip(phones, spelt, strict=True):
-                        pairs[phone][token] += 1
-    token_of = {phone: own.most_common(1)[0][0] for phone, own in pairs.items()}
-    for word, said in larger.items():
-        if word not in known and all(p in token_of for own in said for p in own):
-            known[word] = [tuple(token_of[phone] for phone in own) for own in said]
-    return dict(known)
+        found[word].append(spelt)
+    for word, phones in read_cmudict(folder / "cmudict.dict"):
+        if word not in known:
+            found[word].append(tuple(map(tokens.index, phones)))
+    return dict(found)
 
 
 class Simulator:
@@ -118,8 +108,6 @@ class Simulator:
         self.store = UnitStore(
             spoken, [numbers[name] for name in speakers], len(tokens)
         )
-        edges = [(one.units[1][0], one.units[-2][0]) for one in spoken]
-        self.at_ends = np.mean(np.array(edges) == self.separator, axis=0)
         held_out = (one.words for one in speech if one.part != "training")
         lines = read_lines(data / "text" / BOOKS)
         self.sentences = []
@@ -143,9 +131,6 @@ class Simulator:
     def _items(self, words: Sequence[str]) -> tuple[np.ndarray, list[tuple[int, int]]]:
         """Phones and separators of words, and where each word's phones are."""
         items, places = [self.store.begin], []
-        leading, trailing = self.rng.random(2) < self.at_ends
-        if leading:
-            items.append(self.separator)
         for i, word in enumerate(words):
             if i:
                 items.append(self.separator)
@@ -153,6 +138,4 @@ class Simulator:
             way = ways[int(self.rng.integers(len(ways)))]
             places.append((len(items), len(items) + len(way)))
             items += way
-        if trailing:
-            items.append(self.separator)
         return np.array([*items, self.store.end], np.int64), places
