@@ -1,6 +1,7 @@
 """`POST /v1/audio/transcriptions`: to the bit, OpenAI's client, rude clients."""
 
 import concurrent.futures
+import contextlib
 import io
 import json
 import re
@@ -247,7 +248,9 @@ def test_openais_client_comes_again_when_there_is_room(server, openai_client, sp
     recording = wav_of(speech(2, 1))
     jobs = server.service.jobs
     wait_until(lambda: not len(jobs))
-    taken = [jobs.take() for _ in range(LIMITS.requests)]
+    taken = [jobs.receive() for _ in range(LIMITS.requests)]
+    for place in taken:
+        place.take_place()
     answer = post(server, recording)
     assert answer.status_code == 503 and error_of(answer)["code"]
     assert 1 <= int(answer.headers["retry-after"]) <= 30
@@ -283,6 +286,24 @@ def test_a_body_that_stops_is_given_up(server):
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     assert b" 408 " in answer.split(b"\r\n")[0] and b"--max-idle-s" in answer
     wait_until(lambda: not len(server.service.jobs))
+
+
+def test_slow_uploads_keep_no_other_from_work(server, speech):
+    """64 bodies of a byte each few seconds were 503 for all others."""
+    head = (
+        "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n"
+        "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
+    )
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 * LIMITS.requests):
+            address = "127.0.0.1", server.port
+            client = stack.enter_context(socket.create_connection(address))
+            client.sendall(head.encode())
+        jobs = server.service.jobs
+        wait_until(lambda: len(jobs._uploads) == 2 * LIMITS.requests)
+        assert not len(jobs)
+        assert post(server, wav_of(speech(2, 1))).status_code == 200
+    wait_until(lambda: not jobs._uploads)
 
 
 def test_measures_count_files(server, speech):

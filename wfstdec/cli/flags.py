@@ -649,6 +649,5 @@ def open_vocabulary_of(args: Args) -> OpenVocabulary | None:
 
 def limits_of(args: Args) -> Limits:
     """The limits of the server that flags ask for."""
-    return Limits(
-        **{one.name: getattr(args, f"max_{one.name}") for one in fields(Limits)}
-    )
+    flags = {one.name: name_of(Limits.flag(one.name)) for one in fields(Limits)}
+    return Limits(**{name: getattr(args, flag) for name, flag in flags.items()})

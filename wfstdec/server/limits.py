@@ -51,6 +51,10 @@ class Limits(CheckedOptions):
         10.0, "seconds that a client may leave its messages unread"
     )
     requests: int = _limit(64, "requests with files that are worked on or wait")
+    uploads: int = _limit(256, "requests whose files are being received")
+    least_upload_rate: int = _limit(
+        50_000, "bytes a second of a file, below which its request is given up"
+    )
     drain_s: float = _limit(
         30.0, "seconds from the first signal to stop until streams are cut off"
     )
@@ -59,7 +63,8 @@ class Limits(CheckedOptions):
     @staticmethod
     def flag(name: str) -> str:
         """Name the flag of `wfstdec serve` that sets a limit, for errors."""
-        return "--max-" + name.replace("_", "-")
+        prefix = "" if name.startswith("least_") else "max_"
+        return "--" + (prefix + name).replace("_", "-")
 
     @classmethod
     def remedy(cls, name: str) -> str:

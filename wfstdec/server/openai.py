@@ -210,7 +210,12 @@ def _number(
 
 # ------------------------------------------------------------------- forms
 # The body is counted while it comes in, fields apart from the file, in bounded memory;
-# a client that sends nothing for too long is given up.
+# a client that sends nothing for too long, or too little in all, is given up.
+_UPLOAD_S, _CREDIT_S = 60.0, 30.0
+"""Seconds of a body in addition to those of the least rate, and how far ahead of that
+rate one of unknown length counts at most."""
+
+
 class FormData(NamedTuple):
     """File, and names and values of all other fields, in order."""
 
@@ -234,22 +239,32 @@ async def read_form(request: Request, job: Job, limits: Limits) -> FormData:
         text = "a form without a boundary, expected one in Content-Type"
         raise RequestError(400, text)
     receiver = _Receiver(options[b"boundary"], job, limits)
-    body, size = request.stream(), 0
-    close = {"Connection": "close"}
+    body, size, rate = request.stream(), 0, limits.least_upload_rate
+    close, began = {"Connection": "close"}, time.monotonic()
+    deadline = began + _CREDIT_S
+    if length.isdecimal():
+        deadline = began + _UPLOAD_S + int(length) / rate
     while True:
+        left_s = deadline - time.monotonic()
         try:
-            async with asyncio.timeout(limits.idle_s):
+            if left_s <= 0:  # also of a client whose next byte is always there
+                raise TimeoutError
+            async with asyncio.timeout(min(limits.idle_s, left_s)):
                 chunk = await anext(body, None)
         except TimeoutError:
-            raise RequestError(
-                408,
-                f"nothing came for {limits.idle_s:g} s, expected the rest of the "
-                f"request; {limits.remedy('idle_s')}",
-                headers=close,
-            ) from None
+            text = f"nothing came for {limits.idle_s:g} s, expected the rest of the "
+            text += f"request; {limits.remedy('idle_s')}"
+            if left_s < limits.idle_s:
+                text = f"{size} bytes in {time.monotonic() - began:.0f} s, expected "
+                text += f"more; the server's {limits.flag('least_upload_rate')} is "
+                text += f"{rate} a second"
+            raise RequestError(408, text, headers=close) from None
         if chunk is None:
             return receiver.finish()
         size += len(chunk)
+        if not length.isdecimal():
+            deadline += len(chunk) / rate
+            deadline = min(deadline, time.monotonic() + _CREDIT_S)
         if size > limits.body_bytes:  # of unknown length: the rest may have no end
             raise _too_large(f"more than {limits.body_bytes} bytes", limits, close)
         if chunk:
@@ -573,9 +588,10 @@ class Transcriptions:
         request = Request(scope, receive)
         service: Service = request.app.state.service
         limits = service.limits
-        with _counting(service), service.jobs.take() as job:
+        with _counting(service), service.jobs.receive() as job:
             form = await read_form(request, job, limits)
             asked = read_request(form.fields, confidence=service.confidence)
+            job.take_place()
             async with _Client(receive, send, limits.unread_s) as client:
                 job.start(lambda job: transcribe(service, form.file, asked, job))
                 if asked.stream:

@@ -1,16 +1,18 @@
 """The service: model, engine and jobs, which all handlers of requests share.
 
-    with service.jobs.take() as job:       # or a RequestError: 503, when to ask again
+    with service.jobs.receive() as job:    # or a RequestError: 503, when to ask again
         file = job.keep(open(...))         # closed when nothing uses it any more
+        job.take_place()                   # or 503, once all of the file is there
         job.start(work)                    # work(job) in a thread
         while (part := await job.next_part()) is not None:   # given to job.emit
             ...
         result = await job.result()
 
 A job is a request with a file; a bounded number of them is worked on by a few threads.
-Nothing of it waits or computes on the event loop. Its place is free again when both
-request and thread are done with it, so that clients who go away and come again cannot
-pile up work.
+Nothing of it waits or computes on the event loop. It takes a place only when its file
+has come, so that slow uploads keep no other from work. Its place is free again when
+both request and thread are done with it, so that clients who go away and come again
+cannot pile up work.
 """
 
 from __future__ import annotations
@@ -65,7 +67,14 @@ class Job:
         try:
             self._kept.close()
         finally:
+            self._jobs._uploads.discard(self)
             self._jobs._taken.discard(self)
+
+    def take_place(self) -> None:
+        """Become one of the jobs that are worked on, or wait for it."""
+        self._jobs._check_places()
+        self._jobs._uploads.discard(self)
+        self._jobs._taken.add(self)
 
     def keep(self, resource: _Kept) -> _Kept:
         """Close a resource when the place is free again."""
@@ -128,7 +137,9 @@ class Jobs:
         self._limits = limits
         self._threads = len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self._threads, "wfstdec-request", _give_way)
-        self._taken: set[Job] = set()  # on the loop alone: no lock is needed
+        # On the loop alone: no lock is needed.
+        self._uploads: set[Job] = set()
+        self._taken: set[Job] = set()
         self._seconds = 1.0  # of a job, on the average, newer ones counting more
         self._is_over = False
 
@@ -141,28 +152,35 @@ class Jobs:
         """Threads that a job should use: many where it is alone."""
         return max(1, self._threads // max(1, min(len(self._taken), self._threads)))
 
-    def take(self) -> Job:
-        """Take a place."""
-        taken, most = len(self._taken), self._limits.requests
-        if taken >= most or self._is_over:
-            # Until a place may be free, as things went so far.
-            wait_s = self._seconds * max(1.0, taken / self._threads)
-            raise RequestError(
-                503,
-                f"{taken} requests with files are worked on or wait, expected less "
-                f"than {most}; ask again later, or raise the server's "
-                f"{self._limits.flag('requests')}",
-                code="too_many_requests",
-                retry_after_s=min(wait_s, _LONGEST_RETRY_S),
-            )
+    def receive(self) -> Job:
+        """Begin a job, whose file comes now; not where it would wait in vain."""
+        self._check_places()
+        if len(self._uploads) >= self._limits.uploads:
+            raise self._full(len(self._uploads), "are being received", "uploads")
         job = Job(self)
-        self._taken.add(job)
+        self._uploads.add(job)
         return job
+
+    def _check_places(self) -> None:
+        if len(self._taken) >= self._limits.requests or self._is_over:
+            raise self._full(len(self._taken), "are worked on or wait", "requests")
+
+    def _full(self, num: int, what: str, limit: str) -> RequestError:
+        # Until a place may be free, as things went so far.
+        wait_s = self._seconds * max(1.0, num / self._threads)
+        return RequestError(
+            503,
+            f"{num} requests with files {what}, expected less than "
+            f"{getattr(self._limits, limit)}; ask again later, or raise the server's "
+            f"{self._limits.flag(limit)}",
+            code="too_many_requests",
+            retry_after_s=min(wait_s, _LONGEST_RETRY_S),
+        )
 
     def stop(self) -> None:
         """Give up all work, and wait until no thread is left."""
         self._is_over = True
-        for job in list(self._taken):
+        for job in [*self._uploads, *self._taken]:
             job.cancel()
         self._pool.shutdown(cancel_futures=True)
 

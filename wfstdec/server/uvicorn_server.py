@@ -310,7 +310,9 @@ class _Http(H11Protocol):
 
     def _expect(self) -> None:
         """Begin to wait where a request is due, or stop where it has come."""
-        if self.conn.their_state is not h11.IDLE:
+        # Or the rest of one that is answered: its body was refused.
+        is_answered = self.conn.our_state is h11.DONE
+        if self.conn.their_state is not h11.IDLE and not is_answered:
             self._expect_no_more()
         elif self._waiting is None:
             self._waiting = self.loop.call_later(self.idle_s, self.transport.close)

@@ -1,0 +1,109 @@
+"""Bounds on slow and hostile clients: each fault costs its own client alone."""
+
+import contextlib
+import re
+import socket
+import time
+
+import httpx
+import pytest
+from served import error_of, serving, still_service, wait_until
+
+from wfstdec.server import openai
+from wfstdec.server.limits import Limits
+
+FORM = "Content-Type: multipart/form-data; boundary=x\r\n"
+FILE = '--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+
+
+@contextlib.contextmanager
+def connected(server, text=""):
+    with socket.create_connection(("127.0.0.1", server.port), 10) as client:
+        client.sendall(text.encode())
+        yield client
+
+
+def upload(server, headers):
+    head = f"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\n{FORM}{headers}"
+    return connected(server, head + "\r\n")
+
+
+def dripped(client, part, seconds=10):
+    """Send a part again and again; the answer, once the server has closed."""
+    client.settimeout(0.05)
+    answer, began = b"", time.monotonic()
+    while time.monotonic() - began < seconds:
+        try:
+            client.sendall(part)
+            new = client.recv(65536)
+        except TimeoutError:
+            continue
+        except ConnectionError:  # closed before it has read what was sent last
+            new = b""
+        if not new:
+            return answer.decode(), time.monotonic() - began
+        answer += new
+    raise AssertionError("the server still waits")
+
+
+# ------------------------------------------------------------------- uploads
+@pytest.mark.parametrize(
+    ("headers", "begin", "part"),
+    [
+        ("Content-Length: 99999\r\n", FILE, b"-"),
+        (
+            "Transfer-Encoding: chunked\r\n",
+            f"{len(FILE):x}\r\n{FILE}\r\n",
+            b"1\r\n-\r\n",
+        ),
+    ],
+)
+def test_slow_bodies_are_given_up(monkeypatch, headers, begin, part):
+    """Bytes that come often enough for `--max-idle-s` do not keep a body for ever."""
+    monkeypatch.setattr(openai, "_UPLOAD_S", 0.5)
+    monkeypatch.setattr(openai, "_CREDIT_S", 0.5)
+    limits = Limits(least_upload_rate=1_000_000)
+    with serving(still_service(limits)) as server, upload(server, headers) as client:
+        client.sendall(begin.encode())
+        answer, seconds = dripped(client, part)
+        assert answer.startswith("HTTP/1.1 408 ") and "connection: close" in answer
+        assert "--least-upload-rate" in answer and 0.4 < seconds < 5
+        wait_until(lambda: not server.service.jobs._uploads)
+
+
+def test_a_body_of_unknown_length_may_last_while_it_keeps_the_rate(monkeypatch):
+    monkeypatch.setattr(openai, "_CREDIT_S", 0.3)
+    monkeypatch.setattr(openai, "_UPLOAD_S", 0.1)
+
+    def body():
+        yield FILE.encode()
+        for _ in range(10):
+            yield b"-" * 1000  # cut short: it is refused at the end
+            time.sleep(0.1)
+
+    limits = Limits(least_upload_rate=2000)
+    with serving(still_service(limits)) as server:
+        url = f"{server.url}/v1/audio/transcriptions"
+        kind = {"content-type": "multipart/form-data; boundary=x"}
+        began = time.monotonic()
+        answer = httpx.post(url, content=body(), headers=kind)
+        assert answer.status_code == 400 and time.monotonic() - began > 0.9
+
+
+def test_more_uploads_are_told_to_come_again():
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(serving(still_service(Limits(uploads=2))))
+        for _ in range(2):
+            stack.enter_context(upload(server, "Content-Length: 99999\r\n"))
+        wait_until(lambda: len(server.service.jobs._uploads) == 2)
+        answer = httpx.post(f"{server.url}/v1/audio/transcriptions")
+        assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
+        assert "--max-uploads" in error_of(answer)["message"]
+
+
+def test_the_rest_of_a_refused_body_is_not_read_for_ever():
+    limits = Limits(idle_s=0.5, body_bytes=100)
+    with serving(still_service(limits)) as server:
+        with upload(server, "Content-Length: 99999\r\n") as client:
+            answer, seconds = dripped(client, b"-")
+    assert re.match("HTTP/1.1 413 ", answer) and seconds < 5
