@@ -200,6 +200,64 @@ def test_pages_of_others_are_refused(locked):
             assert "--origin" in error_of(answer)["message"]
 
 
+@pytest.fixture(scope="module")
+def named():
+    hosts = ("localhost", "127.0.0.1", "::1", "example.org")
+    with serving(still_service(hosts=hosts, origins=("*",))) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("host", "is_known"),
+    [
+        ("127.0.0.1", True),
+        ("localhost:1234", True),
+        ("LOCALHOST", True),
+        ("[::1]:8000", True),
+        ("example.org", True),
+        ("evil.example", False),
+        ("example.org.evil.example:8000", False),
+        ("192.0.2.1", False),
+        ("[::1", False),
+        ("", False),
+    ],
+)
+def test_other_hosts_are_refused(named, host, is_known):
+    """DNS rebinding: a page of that name would be of the server's own origin."""
+    for path in ("/", "/ready", "/metrics", "/v1/models"):
+        answer = httpx.get(named.url + path, headers={"Host": host})
+        assert answer.status_code == (200 if is_known else 421), path
+    if not is_known:
+        error = error_of(answer)
+        assert error["code"] == "host_not_allowed"
+        assert "--host-name" in error["message"]
+        page = {"Origin": f"http://{host}", "Access-Control-Request-Method": "POST"}
+        url = f"{named.url}/v1/audio/transcriptions"
+        asked = httpx.options(url, headers={**page, "Host": host})
+        assert asked.status_code == 421
+        assert "access-control-allow-origin" not in asked.headers
+    answer = httpx.get(f"{named.url}/health", headers={"Host": host})
+    assert answer.status_code == 200
+
+
+def test_handshakes_for_other_hosts_are_refused(named):
+    status, body = raw(named.port, f"GET /v1/listen HTTP/1.1\r\n{UPGRADE}")
+    assert status == 421 and b"--host-name" in body
+
+
+def test_probes_of_http_1_0_name_no_host(named):
+    with socket.create_connection(("127.0.0.1", named.port), 10) as connection:
+        connection.sendall(b"GET /ready HTTP/1.0\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_server_on_all_addresses_takes_any_address_and_no_name():
+    with serving(still_service(hosts=("localhost", "0.0.0.0"))) as running:
+        for host, status in (("192.0.2.1:80", 200), ("[2001:db8::1]", 200), ("a", 421)):
+            answer = httpx.get(f"{running.url}/ready", headers={"Host": host})
+            assert answer.status_code == status, host
+
+
 def test_sockets_of_other_pages_are_refused(echoing):
     given = {"additional_headers": {"Authorization": f"Token {KEY}"}}
     with connect(f"{echoing.ws}/v1/echo", origin=echoing.url, **given) as socket:

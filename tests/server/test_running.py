@@ -25,7 +25,7 @@ from websockets.sync.client import connect
 
 from wfstdec.cli.flags import limits_of
 from wfstdec.cli.main import main, make_parser
-from wfstdec.cli.serve import read_key
+from wfstdec.cli.serve import known_hosts, read_key
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.server.app import Access, make_app
 from wfstdec.server.limits import Limits
@@ -265,6 +265,27 @@ def test_each_limit_has_the_flag_that_its_errors_name(name):
     assert all(getattr(limits, one) == getattr(Limits(), one) for one in others)
     with pytest.raises(OptionError, match=f"^{name}=0"):
         limits_of(given(Limits.flag(name), "0"))
+
+
+def test_hosts_that_clients_may_call(caplog):
+    own = {"localhost", "127.0.0.1", "::1"}
+    assert {*known_hosts(given(), "127.0.0.1", None)} == own
+    flags = "--host", "Here.example", "--host-name", "A.example:80"
+    flags += "--host-name", "[::2]", "--origin", "https://b.example:8443"
+    found = known_hosts(given(*flags), "192.0.2.1", "key")
+    named = {"192.0.2.1", "here.example", "a.example", "::2", "b.example"}
+    assert {*found} == own | named
+    assert "*" in known_hosts(given("--origin", "*"), "::1", None)
+    assert "*" in known_hosts(given("--host-name", "*"), "0.0.0.0", None)
+    assert "0.0.0.0" in known_hosts(given(), "0.0.0.0", None)
+    with caplog.at_level(logging.INFO, "wfstdec"):
+        assert known_hosts(given("--host-name", "a"), "::", "key")[-1] == "a"
+        assert not caplog.text
+        assert known_hosts(given(), "::", "key") == ("*",)
+        assert "--host-name" in caplog.text
+    for wrong in ("https://example.org", ""):
+        with pytest.raises(OptionError, match="a name alone"):
+            known_hosts(given("--host-name", wrong), "::1", None)
 
 
 def test_keys_of_files_and_of_the_environment(tmp_path, monkeypatch):

@@ -347,6 +347,12 @@ _TABLE: dict[str, Any] = {
         action="append",
         default=[],
     ),
+    "--host-name NAME": _how(
+        "another name that clients may call the server by, such as that of a proxy; "
+        "several times for several, '*' for all",
+        action="append",
+        default=[],
+    ),
     "--name NAME": "name of the model in answers (default: its file's name)",
     "--lang LANGUAGE en": "language in answers",
     "--no-page": "no page at /",

@@ -35,8 +35,9 @@ _log = logging.getLogger(__name__)
 
 
 @command(
-    "--host --port --key-file --origin --name --lang --no-page --ssl-certfile "
-    f"--ssl-keyfile --proxy-headers --forwarded-allow-ips --confidence {AUDIO_MODEL}",
+    "--host --port --key-file --origin --host-name --name --lang --no-page "
+    "--ssl-certfile --ssl-keyfile --proxy-headers --forwarded-allow-ips --confidence "
+    f"{AUDIO_MODEL}",
     places={"acoustic_model": MODEL},
     decoders=tuple(DECODERS),
     groups={"limits": LIMITS},
@@ -80,6 +81,7 @@ def serve(args: Args) -> int:
         if key is None and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
             text = "everybody who reaches %s may use the server; --key-file sets a key"
             _log.warning(text, host)
+        hosts = known_hosts(args, host, key)
         model = load_acoustic_model(args)
         serving = service.Service(
             model,
@@ -91,6 +93,7 @@ def serve(args: Args) -> int:
             workers=args.workers,
             key=key,
             origins=origins,
+            hosts=hosts,
             language=args.lang,
         )
         _allow_open_files(limits.streams * _FILES_OF_A_STREAM + _OTHER_FILES)
@@ -148,6 +151,21 @@ def _origins(args: Args) -> tuple[str, ...]:
                 "such as https://example.org:8443"
             )
     return tuple(origin.lower() for origin in args.origin)
+
+
+def known_hosts(args: Args, bound: str, key: str | None) -> tuple[str, ...]:
+    """Names, in lower case, that clients may call the server by."""
+    if key is not None and bound in ("0.0.0.0", "::") and not args.host_name:
+        text = "requests for any host are taken, as they need a key; --host-name names "
+        _log.info(text + "those to take")
+        return ("*",)
+    names = [urlsplit(f"//{name}").hostname or "" for name in args.host_name]
+    for name, given in zip(names, args.host_name, strict=True):
+        if not name or "/" in given:
+            text = f"--host-name {given!r}, expected a name alone, such as example.org"
+            raise OptionError(text)
+    names += [urlsplit(origin).hostname or origin for origin in args.origin]
+    return "localhost", "127.0.0.1", "::1", bound, args.host.lower(), *names
 
 
 def _tls(args: Args) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """The app: all routes over one service, and what every request passes.
 
-A request passes the log, which writes one line without query and key; the check of its
-`Origin`, so that no other site's page can use a server that its visitor can reach; the
-key; and, where it would begin work, the question whether the server takes any.
+A request passes the log, which writes one line without query and key; the checks of its
+`Host` and `Origin`, so that no other site's page can use a server that its visitor can
+reach; the key; and, where it would begin work, the question whether the server takes
+any.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import contextlib
 import functools
 import hashlib
 import hmac
+import ipaddress
 import logging
 import re
 import time
@@ -38,9 +40,11 @@ WORK = "/v1/"
 """Where paths begin that are refused while the server warms up or drains."""
 SUBPROTOCOL = "wfstdec.subprotocol"
 """Name in a WebSocket's scope of the subprotocol to accept it with; may be None."""
+_EVERY = frozenset(("0.0.0.0", "::"))
+"""Addresses that a server on all of them listens on."""
 _PORTS = {"http": 80, "https": 443}
 _PROBES = ("/health", "/ready", "/metrics")
-_REASONS = {401: "key", 403: "origin", 413: "body", 414: "url"}
+_REASONS = {401: "key", 403: "origin", 413: "body", 414: "url", 421: "host"}
 """Words for the metrics, by the status that a request is refused with."""
 _SUBPROTOCOLS = ("token", "bearer")
 _UNREAD_BYTES = 1 << 16  # of a body where none is read
@@ -69,6 +73,7 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
         routes=routes,
         middleware=[
             Middleware(RequestLog, service=service, paths=paths),
+            Middleware(Hosts, service=service),
             Middleware(
                 CORSMiddleware,
                 allow_origins=service.origins,
@@ -163,7 +168,7 @@ def read_page() -> tuple[bytes, dict[str, str]]:
 
 
 # ------------------------------------------------------------------- access
-class Access:
+class _Checks:
     """Middleware that lets a request through, or answers why not."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -172,9 +177,6 @@ class Access:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check requests and handshakes; the rest passes."""
         if scope["type"] in ("http", "websocket"):
-            # One to accept with: a browser that offers any closes if none is taken.
-            offered = [*scope.get("subprotocols", ()), None]
-            scope[SUBPROTOCOL] = offered[0] if offered[0] in _SUBPROTOCOLS else None
             try:
                 self._check(scope)
             except RequestError as error:
@@ -186,6 +188,36 @@ class Access:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
+        raise NotImplementedError
+
+
+class Hosts(_Checks):
+    """Check of the name that a client calls the server by, before all others."""
+
+    # A page of evil.example, whose address then changes to this machine's, is of the
+    # same origin as the server for its browser. What sends no `Host` is no browser.
+    def _check(self, scope: Scope) -> None:
+        known, host = self._service.hosts, Headers(scope=scope).get("host")
+        if "*" in known or host is None or scope["path"] == "/health":
+            return
+        # One that listens on all addresses knows none of them by heart.
+        is_own = not _EVERY.isdisjoint(known) and is_address(host)
+        if not is_own and host_name(host) not in known:
+            raise RequestError(
+                421,
+                f"the host {host[:100]!r}, expected the server's address or a name of "
+                "it; its --host-name allows others",
+                code="host_not_allowed",
+            )
+
+
+class Access(_Checks):
+    """Check of size, origin and key, and whether work is taken."""
+
+    def _check(self, scope: Scope) -> None:
+        # One to accept with: a browser that offers any closes if none is taken.
+        offered = [*scope.get("subprotocols", ()), None]
+        scope[SUBPROTOCOL] = offered[0] if offered[0] in _SUBPROTOCOLS else None
         service, headers = self._service, Headers(scope=scope)
         address = len(scope.get("raw_path", b"")) + len(scope["query_string"])
         if address > (most := service.limits.url_bytes):
@@ -226,6 +258,22 @@ class Access:
             if service.draining:
                 code, text = "draining", "the server is about to stop"
             raise RequestError(503, text, code=code, retry_after_s=5)
+
+
+def host_name(host: str) -> str | None:
+    """The name in `name:port`, in lower case; None where there is none."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def is_address(host: str) -> bool:
+    """Tell whether a host is an address of IP, which no name server can change."""
+    try:
+        return ipaddress.ip_address(host_name(host) or "") is not None
+    except ValueError:
+        return False
 
 
 def is_same_origin(origin: str, host: str) -> bool:

@@ -208,6 +208,7 @@ class Service:
         name: str = "wfstdec",
         key: str | None = None,  # that clients have to send
         origins: tuple[str, ...] = (),  # of other pages that may use the server
+        hosts: tuple[str, ...] = ("*",),  # names by which clients may call it
         language: str = "en",
         confidence: bool = False,  # of words, in files where it is not asked for too
         nbest: int = 1,
@@ -216,7 +217,7 @@ class Service:
     ) -> None:
         self.name, self.model, self.decoder = name, model, decoder
         self.limits, self.metrics = limits or Limits(), Metrics()
-        self.key, self.origins = key, origins
+        self.key, self.origins, self.hosts = key, origins, hosts
         self.language, self.confidence = language, confidence
         if engine is None:
             engine = Engine(
