@@ -1,6 +1,7 @@
 """Bounds on slow and hostile clients: each fault costs its own client alone."""
 
 import contextlib
+import errno
 import re
 import socket
 import time
@@ -9,7 +10,7 @@ import httpx
 import pytest
 from served import error_of, serving, still_service, wait_until
 
-from wfstdec.server import openai
+from wfstdec.server import openai, uvicorn_server
 from wfstdec.server.limits import Limits
 
 FORM = "Content-Type: multipart/form-data; boundary=x\r\n"
@@ -107,3 +108,82 @@ def test_the_rest_of_a_refused_body_is_not_read_for_ever():
         with upload(server, "Content-Length: 99999\r\n") as client:
             answer, seconds = dripped(client, b"-")
     assert re.match("HTTP/1.1 413 ", answer) and seconds < 5
+
+
+# ------------------------------------------------------------------- connections
+def test_silent_connections_make_room_for_others():
+    """The oldest of them go, and neither probes nor requests wait."""
+    with contextlib.ExitStack() as stack:
+        limits = Limits(connections=10)
+        server = stack.enter_context(serving(still_service(limits)))
+        busy = stack.enter_context(upload(server, "Content-Length: 99999\r\n"))
+        wait_until(lambda: server.service.jobs._uploads)
+        kept = httpx.Client()
+        stack.callback(kept.close)
+        silent = []
+        for _ in range(40):
+            silent.append(stack.enter_context(connected(server)))
+            assert kept.get(f"{server.url}/health").status_code == 200
+        open_now = server.server.server_state.connections
+        wait_until(lambda: len(open_now) <= limits.connections)
+        silent[0].settimeout(5)
+        assert silent[0].recv(1) == b""  # closed
+        silent[-1].settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            silent[-1].recv(1)
+        assert server.service.jobs._uploads and busy.fileno() >= 0
+
+
+def test_where_all_connections_work_a_new_one_is_closed_at_once():
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(serving(still_service(Limits(connections=4))))
+        busy = [
+            stack.enter_context(upload(server, "Content-Length: 99999\r\n"))
+            for _ in range(4)
+        ]
+        wait_until(lambda: len(server.service.jobs._uploads) == 4)
+        for _ in range(20):
+            with pytest.raises(httpx.TransportError):
+                httpx.get(f"{server.url}/health", timeout=5)
+        assert len(server.service.jobs._uploads) == 4
+        busy[0].close()
+        wait_until(lambda: len(server.service.jobs._uploads) == 3)
+        assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("files", "most"), [(-1, 4096), (10_000, 4096), (1000, 906), (128, 34), (50, 1)]
+)
+def test_connections_are_no_more_than_files_may_be_open(
+    monkeypatch, caplog, files, most
+):
+    monkeypatch.setattr(uvicorn_server.os, "listdir", lambda path: ["0"] * 30)
+    limit = files, files
+    monkeypatch.setattr(uvicorn_server.resource, "getrlimit", lambda kind: limit)
+    assert uvicorn_server.most_connections(Limits()) == most
+    assert ("--max-connections" in caplog.text) == (most < 576)
+
+
+@pytest.mark.parametrize("kind", [errno.EMFILE, errno.EPERM])
+def test_a_flood_of_accept_errors_is_a_line_a_second(monkeypatch, caplog, kind):
+    """A machine without files for 40 s wrote 55 MB of tracebacks."""
+    num_failed = 0
+    accept = uvicorn_server._Listening.accept
+
+    def failing(self):
+        nonlocal num_failed
+        num_failed += 1
+        raise OSError(kind, "no more of them")
+
+    with serving(still_service()) as server:
+        monkeypatch.setattr(uvicorn_server._Listening, "accept", failing)
+        with contextlib.ExitStack() as stack:
+            began = time.monotonic()
+            stack.enter_context(connected(server))
+            wait_until(lambda: time.monotonic() - began > 1.5)
+        monkeypatch.setattr(uvicorn_server._Listening, "accept", accept)
+        assert httpx.get(f"{server.url}/health", timeout=10).status_code == 200
+    lines = [one.getMessage() for one in caplog.records if "no more of" in one.message]
+    assert 1 < num_failed and 1 <= len(lines) <= 3
+    assert all("a connection is not accepted" in line for line in lines)
+    assert "Traceback" not in caplog.text

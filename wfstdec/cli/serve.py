@@ -29,7 +29,6 @@ from wfstdec.cli.flags import (
 from wfstdec.errors import BackendError, FormatError, OptionError
 
 KEY_VARIABLE = "WFSTDEC_KEY"
-_FILES_OF_A_STREAM, _OTHER_FILES = 2, 256
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +95,7 @@ def serve(args: Args) -> int:
             hosts=hosts,
             language=args.lang,
         )
-        _allow_open_files(limits.streams * _FILES_OF_A_STREAM + _OTHER_FILES)
+        _allow_open_files()
         scheme = "https" if tls else "http"
         shown = f"[{host}]" if ":" in host else host
         print(f"{scheme}://{shown}:{port}", flush=True)
@@ -177,13 +176,9 @@ def _tls(args: Args) -> dict[str, str]:
     return {name: path for name, path in given.items() if path}
 
 
-def _allow_open_files(wanted: int) -> None:
-    """Raise the soft limit of open files, as far as the hard one allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    if allowed < wanted:
-        text = "%d files may be open, expected %d; raise the limit (ulimit -n)"
-        _log.warning(text, allowed, wanted)
+def _allow_open_files() -> None:
+    """Raise the soft limit of open files to the hard one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Some systems have no hard limit, and take no soft one like it.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

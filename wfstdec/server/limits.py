@@ -51,6 +51,7 @@ class Limits(CheckedOptions):
         10.0, "seconds that a client may leave its messages unread"
     )
     requests: int = _limit(64, "requests with files that are worked on or wait")
+    connections: int = _limit(4096, "connections, also of clients that ask nothing yet")
     uploads: int = _limit(256, "requests whose files are being received")
     least_upload_rate: int = _limit(
         50_000, "bytes a second of a file, below which its request is given up"

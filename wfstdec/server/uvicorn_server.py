@@ -1,4 +1,4 @@
-"""uvicorn: handshakes of any length, clients that do not read, signals and draining.
+"""uvicorn: handshakes of any length, clients that do not read or ask, and draining.
 
 uvicorn closes a connection once its last bytes are sent: with a client that never reads
 that is never, and neither does the server stop. A stream's key and words may be in its
@@ -9,6 +9,9 @@ accepts.
 import asyncio
 import contextlib
 import logging
+import math
+import os
+import resource
 import signal
 import socket
 import sys
@@ -119,6 +122,10 @@ _HEADERS = 64 << 10  # bytes of headers beside an address
 _LONGEST_READ = 1 << 20
 """Bytes of a request that h11 passes on though it would refuse to gather so many: those
 that one read brings, a quarter of this."""
+_BACKLOG, _ACCEPTS = 128, 8
+"""Connections that the kernel keeps waiting, and those taken in a turn of the loop: it
+takes four turns to close one that is too many."""
+_SPARE_FILES = 64  # for files of uploads, and connections on their way out
 _LEAVING_S = 2  # for connections to be closed when all streams have ended
 _POLL_S = 0.02
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -129,7 +136,8 @@ _log = logging.getLogger(__name__)
 def make_config(app: ASGIApp, limits: Limits, **more: Any) -> uvicorn.Config:
     """Make uvicorn's configuration; `more` are settings of its own, TLS above all."""
     _take_long_handshakes()
-    http = type("_BoundedHttp", (_Http,), {"idle_s": limits.idle_s})
+    own = {"idle_s": limits.idle_s, "idle": {}}
+    http = type("_BoundedHttp", (_Http,), own)
     settings: dict[str, Any] = {
         "http": http,
         "ws": _SocketProtocol,
@@ -143,6 +151,7 @@ def make_config(app: ASGIApp, limits: Limits, **more: Any) -> uvicorn.Config:
         "ws_ping_timeout": None,
         "h11_max_incomplete_event_size": limits.url_bytes + _HEADERS,
         "timeout_graceful_shutdown": _LEAVING_S,
+        "backlog": _ACCEPTS,
         "lifespan": "on",
         "log_config": None,  # its lines have queries in them; `RequestLog` writes ours
         "access_log": False,
@@ -167,6 +176,64 @@ def open_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
+class _Listening(socket.socket):
+    """Socket that keeps no more than so many connections.
+
+    Above them it closes the one that has waited for a request longest, the new one if
+    there is no other: probes are answered while others open connections and are silent.
+    """
+
+    def __init__(
+        self, given: socket.socket, most: int, idle: dict[int, socket.socket]
+    ) -> None:
+        super().__init__(fileno=given.detach())
+        self.most, self.idle, self.num_open = most, idle, 0
+
+    def listen(self, backlog: int = 0) -> None:
+        """Listen; asyncio takes its own backlog for the accepts of a turn as well."""
+        super().listen(_BACKLOG)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; close one where there are too many."""
+        connection, address = super().accept()
+        counted = _Connection(connection.detach(), self)
+        if self.num_open > self.most:
+            oldest = self.idle.pop(next(iter(self.idle)))
+            with contextlib.suppress(OSError):  # the client has closed it
+                oldest.shutdown(socket.SHUT_RDWR)
+        return counted, address
+
+
+class _Connection(socket.socket):
+    """Connection that is counted until it is closed, TLS handshakes included."""
+
+    def __init__(self, number: int, listening: _Listening) -> None:
+        super().__init__(fileno=number)
+        self._listening = listening
+        listening.idle[number] = self
+        listening.num_open += 1
+
+    def close(self) -> None:
+        """Close it; its number may then be another's."""
+        if (number := self.fileno()) >= 0:
+            self._listening.idle.pop(number, None)
+            self._listening.num_open -= 1
+        super().close()
+
+
+def most_connections(limits: Limits) -> int:
+    """Connections that the limit of open files allows."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free: float = files - _SPARE_FILES - len(os.listdir("/dev/fd"))
+    if files == resource.RLIM_INFINITY:
+        free = math.inf
+    most = int(max(1, min(limits.connections, free)))
+    if most < (needed := limits.streams + limits.uploads + limits.requests):
+        text = "%d connections are taken, %d may be needed: %s and `ulimit -n` limit it"
+        _log.warning(text, most, needed, limits.flag("connections"))
+    return most
+
+
 class DrainingServer(uvicorn.Server):
     """A server that lets streams come to their end before it stops."""
 
@@ -183,12 +250,33 @@ class DrainingServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Future[None]] = []  # or they might be collected
         self._signals = 0
+        # When each kind of error of accepting was logged, and how many were not since.
+        self._unaccepted: dict[int | None, tuple[float, int]] = {}
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen; then warm up, while probes are answered."""
         self._loop, self._service.warming = asyncio.get_running_loop(), True
-        await super().startup(sockets)
+        self._loop.set_exception_handler(self._note_error)
+        idle = self.config.http_protocol_class.idle
+        most = most_connections(self._service.limits)
+        bounded = [_Listening(one, most, idle) for one in sockets or ()]
+        await super().startup(bounded or None)
         self._begin(self._warm_up())
+
+    def _note_error(self, loop: asyncio.AbstractEventLoop, context: Any) -> None:
+        """Log an error of the loop; of accepting, a line a second of each kind."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or "accept" not in context["message"]:
+            loop.default_exception_handler(context)
+            return
+        now, kind = time.monotonic(), error.errno
+        since, num = self._unaccepted.get(kind, (-math.inf, 0))
+        if now - since < 1:
+            self._unaccepted[kind] = since, num + 1
+            return
+        self._unaccepted[kind] = now, 0
+        text = "a connection is not accepted: %s; %d more since the last such line"
+        _log.error(text, error.strerror, num)
 
     async def _warm_up(self) -> None:
         service = self._service
@@ -269,6 +357,7 @@ class _Http(H11Protocol):
     """HTTP/1.1 that says what is too long, and waits for no request for ever."""
 
     idle_s: float
+    idle: dict[int, Any]  # sockets that wait for a request, by number, oldest first
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -279,6 +368,11 @@ class _Http(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes; the time for a request does not begin again with each."""
         super().data_received(data)
+        self._expect()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the client to read the response."""
+        super().on_response_complete()
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -316,8 +410,11 @@ class _Http(H11Protocol):
             self._expect_no_more()
         elif self._waiting is None:
             self._waiting = self.loop.call_later(self.idle_s, self.transport.close)
+            connection = self.transport.get_extra_info("socket")
+            self.idle[connection.fileno()] = connection
 
     def _expect_no_more(self) -> None:
+        self.idle.pop(self.transport.get_extra_info("socket").fileno(), None)
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
