@@ -150,6 +150,29 @@ def test_keep_alive_keeps_and_nothing_else_is_needed(server):
     assert code == 1000 and found[-1]["type"] == "Metadata"
 
 
+@pytest.mark.parametrize("pause_s", [0.0, 0.1])
+def test_keep_alive_keeps_no_stream_for_ever(encoder, decoder, speech, pause_s):
+    """One client held all streams with it; words come before the close."""
+
+    async def run():
+        async with connect(f"{own.ws}/v1/listen?{LINEAR16}") as socket:
+            await socket.send(bytes_of(speech(3, 1)))
+            reader, began = asyncio.create_task(answers(socket)), time.monotonic()
+            with contextlib.suppress(websockets.ConnectionClosed):
+                while time.monotonic() - began < 10:
+                    await say(socket, type="KeepAlive")
+                    await asyncio.sleep(pause_s)
+            found = await reader
+            return found, socket.close_code, socket.close_reason
+
+    service = Service(encoder, decoder, Limits(silent_s=0.5, idle_s=0.4))
+    with serving(service) as own:
+        found, code, reason = asyncio.run(run())
+    assert code == 1011 and "--max-silent-s" in reason
+    assert found[-1]["type"] == "Metadata"
+    assert found[-2]["channel"]["alternatives"][0]["words"]
+
+
 def test_what_comes_behind_close_stream_is_not_heard(server, speech):
     flush, other = {"type": "Finalize"}, {"type": "Configure", "keyterms": ["a"]}
     end, said = {"type": "CloseStream"}, bytes_of(speech(1, 1))

@@ -559,14 +559,22 @@ class ListenConnection:
     async def _read(self) -> _Ending:
         """Give what the client sends to the engine, until it has gone."""
         limits = self._limits
+        silent_at = time.monotonic() + limits.silent_s
         while True:
-            idle_s = limits.idle_s if self._ending is None else None
+            wait_s, left_s = None, silent_at - time.monotonic()
+            if self._ending is None:
+                wait_s = min(limits.idle_s, left_s)
             try:
-                async with asyncio.timeout(idle_s):
+                if wait_s is not None and wait_s <= 0:  # messages keep coming
+                    raise TimeoutError
+                async with asyncio.timeout(wait_s):
                     message = await self._websocket.receive()
             except TimeoutError:
-                text = f"no message for {idle_s:g} s, expected audio or KeepAlive"
-                self._end(self._cut_off("idle", 1011, text, "idle_s"))
+                kind, text = "idle", f"no message for {limits.idle_s:g} s, "
+                text += "expected audio or KeepAlive"
+                if left_s < limits.idle_s:
+                    kind, text = "silent", f"no audio for {limits.silent_s:g} s"
+                self._end(self._cut_off(kind, 1011, text, f"{kind}_s"))
                 continue
             if message["type"] == "websocket.disconnect":
                 if message.get("code") == 1009:
@@ -583,6 +591,7 @@ class ListenConnection:
                 await self._obey(data)
             elif data:
                 self.stream.send(data)
+                silent_at = time.monotonic() + limits.silent_s
             await self._hold_back()
 
     def _cut_off(self, kind: str, code: int, text: str, limit: str) -> _Ending:

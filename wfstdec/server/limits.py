@@ -47,6 +47,9 @@ class Limits(CheckedOptions):
     idle_s: float = _limit(
         10.0, "seconds without a message after which a stream is closed"
     )
+    silent_s: float = _limit(
+        600.0, "seconds without audio after which a stream is closed"
+    )
     unread_s: float = _limit(
         10.0, "seconds that a client may leave its messages unread"
     )
