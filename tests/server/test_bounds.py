@@ -9,9 +9,12 @@ import time
 import httpx
 import pytest
 from served import error_of, serving, still_service, wait_until
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from wfstdec.server import openai, uvicorn_server
 from wfstdec.server.limits import Limits
+from wfstdec.server.service import client_of
 
 FORM = "Content-Type: multipart/form-data; boundary=x\r\n"
 FILE = '--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
@@ -187,3 +190,57 @@ def test_a_flood_of_accept_errors_is_a_line_a_second(monkeypatch, caplog, kind):
     assert 1 < num_failed and 1 <= len(lines) <= 3
     assert all("a connection is not accepted" in line for line in lines)
     assert "Traceback" not in caplog.text
+
+
+# ------------------------------------------------------------------- clients
+def test_a_client_has_no_more_streams_and_files_than_its_share():
+    limits = Limits(per_client=2)
+    with contextlib.ExitStack() as stack:
+        serve = serving(still_service(limits), proxy_headers=True)
+        server = stack.enter_context(serve)
+
+        def begun(address):
+            headers = f"Content-Length: 99999\r\nX-Forwarded-For: {address}\r\n"
+            return stack.enter_context(upload(server, headers))
+
+        def posted(address):
+            headers = {"X-Forwarded-For": address}
+            url = f"{server.url}/v1/audio/transcriptions"
+            return httpx.post(url, headers=headers)
+
+        first, _ = begun("2001:db8::1"), begun("2001:db8::2:1")
+        wait_until(lambda: len(server.service.jobs._uploads) == 2)
+        answer = posted("2001:db8::3")
+        assert answer.status_code == 429 and int(answer.headers["retry-after"]) > 0
+        error = error_of(answer)
+        assert error["type"] == "rate_limit_error"
+        assert "--max-per-client" in error["message"]
+        assert "2001:db8::/64" in error["message"]
+        with pytest.raises(InvalidStatus) as refused:
+            own = {"X-Forwarded-For": "2001:db8::4"}
+            connect(f"{server.ws}/v1/listen", additional_headers=own)
+        assert refused.value.response.status_code == 429
+        assert int(refused.value.response.headers["retry-after"]) > 0
+        own = {"X-Forwarded-For": "2001:db8::4"}
+        assert httpx.get(f"{server.url}/v1/models", headers=own).status_code == 200
+        assert posted("2001:db8:0:1::3").status_code == 415  # taken: it has no form
+        assert posted("192.0.2.1").status_code == 415
+        first.close()
+        wait_until(lambda: len(server.service.jobs._uploads) == 1)
+        wait_until(lambda: posted("2001:db8::3").status_code == 415)
+    wait_until(lambda: not server.service._under_way)
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1:2:3:4", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unknown", "unknown"),
+        ("", ""),
+    ],
+)
+def test_a_client_is_an_address_or_64_bits_of_one(address, client):
+    assert client_of(address) == client

@@ -398,7 +398,8 @@ searches, whose kind and default are those of its field.
 """
 for _limit in fields(Limits):
     _value = "SECONDS" if _limit.name.endswith("_s") else "N"
-    _usage = f"{Limits.flag(_limit.name)} {_value} {_limit.default}"
+    _default = "" if _limit.default is None else _limit.default
+    _usage = f"{Limits.flag(_limit.name)} {_value} {_default}"
     _TABLE[_usage] = _limit.metadata["help"]
 
 

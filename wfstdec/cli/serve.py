@@ -1,6 +1,7 @@
 """The command `serve`."""
 
 import contextlib
+import dataclasses
 import ipaddress
 import logging
 import os
@@ -29,6 +30,7 @@ from wfstdec.cli.flags import (
 from wfstdec.errors import BackendError, FormatError, OptionError
 
 KEY_VARIABLE = "WFSTDEC_KEY"
+_PER_CLIENT = 64  # where addresses are those of clients, and not of a proxy
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +73,8 @@ def serve(args: Args) -> int:
             "websockets python-multipart prometheus_client soundfile soxr"
         ) from None
     limits, key, origins = limits_of(args), read_key(args.key_file), _origins(args)
+    if limits.per_client is None and args.proxy_headers:
+        limits = dataclasses.replace(limits, per_client=_PER_CLIENT)
     tls = _tls(args)
     choose_decoder(args)
     options = search_options(args)

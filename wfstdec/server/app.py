@@ -17,6 +17,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib.resources import files
 from urllib.parse import urlsplit
 
@@ -176,18 +177,20 @@ class _Checks:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check requests and handshakes; the rest passes."""
-        if scope["type"] in ("http", "websocket"):
+        with contextlib.ExitStack() as stack:
             try:
-                self._check(scope)
+                if scope["type"] in ("http", "websocket"):
+                    stack.enter_context(self._checked(scope))
             except RequestError as error:
                 reason = _REASONS.get(error.status, error.code or "")
                 self._service.metrics.refused.labels(reason).inc()
                 # Also a handshake, before it is accepted.
                 await error.response()(scope, receive, send)
                 return
-        await self._app(scope, receive, send)
+            await self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> None:
+    def _checked(self, scope: Scope) -> AbstractContextManager[None]:
+        """Raise RequestError, or return what lasts as long as the request."""
         raise NotImplementedError
 
 
@@ -196,10 +199,10 @@ class Hosts(_Checks):
 
     # A page of evil.example, whose address then changes to this machine's, is of the
     # same origin as the server for its browser. What sends no `Host` is no browser.
-    def _check(self, scope: Scope) -> None:
+    def _checked(self, scope: Scope) -> AbstractContextManager[None]:
         known, host = self._service.hosts, Headers(scope=scope).get("host")
         if "*" in known or host is None or scope["path"] == "/health":
-            return
+            return contextlib.nullcontext()
         # One that listens on all addresses knows none of them by heart.
         is_own = not _EVERY.isdisjoint(known) and is_address(host)
         if not is_own and host_name(host) not in known:
@@ -209,12 +212,13 @@ class Hosts(_Checks):
                 "it; its --host-name allows others",
                 code="host_not_allowed",
             )
+        return contextlib.nullcontext()
 
 
 class Access(_Checks):
-    """Check of size, origin and key, and whether work is taken."""
+    """Check of size, origin and key, and whether work is taken, of this client too."""
 
-    def _check(self, scope: Scope) -> None:
+    def _checked(self, scope: Scope) -> AbstractContextManager[None]:
         # One to accept with: a browser that offers any closes if none is taken.
         offered = [*scope.get("subprotocols", ()), None]
         scope[SUBPROTOCOL] = offered[0] if offered[0] in _SUBPROTOCOLS else None
@@ -258,6 +262,9 @@ class Access(_Checks):
             if service.draining:
                 code, text = "draining", "the server is about to stop"
             raise RequestError(503, text, code=code, retry_after_s=5)
+        if not scope["path"].startswith(WORK) or scope.get("method", "POST") != "POST":
+            return contextlib.nullcontext()
+        return service.counting(scope["client"][0] if scope.get("client") else "")
 
 
 def host_name(host: str) -> str | None:

@@ -55,6 +55,11 @@ class Limits(CheckedOptions):
     )
     requests: int = _limit(64, "requests with files that are worked on or wait")
     connections: int = _limit(4096, "connections, also of clients that ask nothing yet")
+    per_client: int | None = _limit(
+        None,
+        "streams and files of an address (/64 of IPv6) (default: 64 with "
+        "--proxy-headers, else no limit)",
+    )
     uploads: int = _limit(256, "requests whose files are being received")
     least_upload_rate: int = _limit(
         50_000, "bytes a second of a file, below which its request is given up"
@@ -80,7 +85,7 @@ class Limits(CheckedOptions):
             if name.endswith("_s"):
                 self.check(name, lambda x: x > 0, "seconds, above 0")
             else:
-                self.check_count(name)
+                self.check_count(name, optional=name == "per_client")
 
 
 _TYPES = {

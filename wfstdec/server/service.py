@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Self, TypeVar
@@ -228,6 +230,7 @@ class Service:
             )
         self.engine, self.jobs = engine, Jobs(self.limits)
         self.warming = self.draining = False
+        self._under_way = Counter[str]()  # streams and files by client
 
     def stop(self) -> None:
         """Give up all streams and files, and wait until no thread is left."""
@@ -235,6 +238,26 @@ class Service:
             self.jobs.stop()
         finally:
             self.engine.stop()
+
+    @contextlib.contextmanager
+    def counting(self, address: str) -> Iterator[None]:
+        """Count a stream or file of a client; RequestError if it has too many."""
+        client, most = client_of(address), self.limits.per_client
+        if most is not None and self._under_way[client] >= most:
+            raise RequestError(
+                429,
+                f"{most} streams and files of {client} are under way, expected fewer; "
+                f"{self.limits.remedy('per_client')}",
+                code="too_many_of_client",
+                retry_after_s=1,
+            )
+        self._under_way[client] += 1
+        try:
+            yield
+        finally:
+            self._under_way[client] -= 1
+            if not self._under_way[client]:
+                del self._under_way[client]
 
     @property
     def unready(self) -> str | None:
@@ -244,6 +267,19 @@ class Service:
         if self.warming:
             return "warming"
         return "full" if len(self.engine) >= self.limits.streams else None
+
+
+def client_of(address: str) -> str:
+    """The part of an address that one client has: 64 bits of IPv6."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:  # a name that a proxy has given
+        return address
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    if ip.ipv4_mapped is not None:  # of a socket that takes both
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.ip_network((ip, 64), strict=False))
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
