@@ -1,7 +1,9 @@
 """Bounds on slow and hostile clients: each fault costs its own client alone."""
 
+import asyncio
 import contextlib
 import errno
+import gc
 import re
 import socket
 import time
@@ -14,7 +16,7 @@ from websockets.sync.client import connect
 
 from wfstdec.server import openai, uvicorn_server
 from wfstdec.server.limits import Limits
-from wfstdec.server.service import client_of
+from wfstdec.server.service import client_of, stopping
 
 FORM = "Content-Type: multipart/form-data; boundary=x\r\n"
 FILE = '--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
@@ -244,3 +246,32 @@ def test_a_client_has_no_more_streams_and_files_than_its_share():
 )
 def test_a_client_is_an_address_or_64_bits_of_one(address, client):
     assert client_of(address) == client
+
+
+# ------------------------------------------------------------------- aborted requests
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_work_that_fails_when_its_client_has_gone_is_not_logged(is_gone):
+    """Of 1,000 aborted requests 24 logged that an exception was never retrieved."""
+    complaints = []
+
+    async def receive():
+        await asyncio.sleep(0.01 if is_gone else 60)
+        return {"type": "http.disconnect"}
+
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise stopping() from None
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        async with openai._Client(receive, None, 1) as client:
+            with pytest.raises(openai._Gone if is_gone else TimeoutError):
+                await client.unless_gone(work(), 0.1)
+        await asyncio.sleep(0.01)
+        gc.collect()
+
+    asyncio.run(run())
+    assert not complaints

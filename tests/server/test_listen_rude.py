@@ -173,6 +173,15 @@ def test_keep_alive_keeps_no_stream_for_ever(encoder, decoder, speech, pause_s):
     assert found[-2]["channel"]["alternatives"][0]["words"]
 
 
+def test_bad_utf_8_is_closed_with_1007_and_not_logged(server, caplog):
+    raw, found = raw_client(server), b""
+    raw.sendall(frame(b"\xff\xfe"))
+    while b"UTF-8" not in found and (part := raw.recv(1 << 16)):
+        found += part
+    raw.close()
+    assert struct.pack(">H", 1007) in found and not caplog.records
+
+
 def test_what_comes_behind_close_stream_is_not_heard(server, speech):
     flush, other = {"type": "Finalize"}, {"type": "Configure", "keyterms": ["a"]}
     end, said = {"type": "CloseStream"}, bytes_of(speech(1, 1))

@@ -691,6 +691,8 @@ class _Client:
             raise stopping() from None
         finally:
             task.cancel()
+            # Read, or it is logged as never retrieved.
+            task.add_done_callback(lambda one: one.cancelled() or one.exception())
 
     async def _wait_until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -69,6 +69,17 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
         if not self._is_given_up:
             super().data_received(data)
 
+    def send_receive_event_to_app(self) -> None:
+        """Pass a message on; a text that is no UTF-8 is no error of ours to log."""
+        try:
+            if self.curr_msg_data_type == "text":
+                b"".join(self.frames).decode()
+        except UnicodeDecodeError:
+            self.conn.send_close(1007, "a text message that is no UTF-8")
+            self.handle_parser_exception()
+        else:
+            super().send_receive_event_to_app()
+
     async def send(self, message: Any) -> None:
         await super().send(message)
         # A handshake that is refused is complete too: uvicorn logs an error if not.
