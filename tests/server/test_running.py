@@ -23,6 +23,7 @@ from starlette.routing import Route, WebSocketRoute
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from wfstdec.cli import serve
 from wfstdec.cli.flags import limits_of
 from wfstdec.cli.main import main, make_parser
 from wfstdec.cli.serve import known_hosts, read_key
@@ -250,6 +251,14 @@ def test_tls_and_the_headers_of_proxies(tmp_path, caplog):
             assert httpx.get(f"{url}/", headers=own, verify=trust).status_code == 200
             wait_until(lambda: "GET / 200" in caplog.text)
         assert ("203.0.113.9 GET / 200" in caplog.text) == believed
+
+
+def test_ready_leaves_the_collector_nothing_to_walk(monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr(serve.gc, "collect", lambda: calls.append("collect"))
+    monkeypatch.setattr(serve.gc, "freeze", lambda: calls.append("freeze"))
+    serve._on_ready()
+    assert calls == ["collect", "freeze"] and capsys.readouterr().out == "ready\n"
 
 
 def given(*flags):
