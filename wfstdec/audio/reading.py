@@ -84,19 +84,24 @@ class AudioReader:
     def __iter__(self) -> Iterator[np.ndarray]:
         """Yield float32 [n] in order."""
         rate, num_samples = self.source.rate, 0
+        header_s = self.source.duration_s
+        advice = "raise max_seconds (--max-audio-seconds)"
+        too_long = AudioLengthError(f"longer than {self._max_seconds:g} s; {advice}")
+        # Before hours of it are decoded; of a file that was cut, less may be there.
+        if not self._allow_cut and (header_s or 0) > self._max_seconds + SLACK_S:
+            raise too_long
         for block in self._blocks():
             num_samples += len(block)
-            # Counted as it is decoded: a small file may hold hours.
+            # Counted as it is decoded too: not every header says how long a file is.
             if num_samples > self._max_seconds * rate:
-                advice = "raise max_seconds (--max-audio-seconds)"
-                raise AudioLengthError(f"longer than {self._max_seconds:g} s; {advice}")
+                raise too_long
             ready = self._resample(self._mixer(block))
             if len(ready):
                 yield ready
         if num_samples == 0:
             raise AudioError("no samples in it, expected audio")
         # Before the last samples go out, so that no damaged file is taken for whole.
-        header_s, decoded_s = self.source.duration_s, num_samples / rate
+        decoded_s = num_samples / rate
         if header_s is not None and decoded_s < header_s - SLACK_S:
             text = f"the file says {header_s:.2f} s, {decoded_s:.2f} s are there"
             if not self._allow_cut:

@@ -20,6 +20,7 @@ from wfstdec.errors import AudioError, AudioFormError, BackendError, needs
 
 SLACK_S = 0.25
 """Seconds that a container's duration may be off: priming of AAC, last packet."""
+_SAYS_LENGTH = ("FLAC", "WAV", "WAVEX")
 _UNKNOWN = 2**40  # samples that libsndfile says a FLAC has that does not say it
 _TAIL = 70_000  # an Ogg page is at most 65,307 bytes
 UNKNOWN_SIZE = 0x7FFF0000
@@ -162,7 +163,7 @@ class SoundfileSource(Source):
         form = f"{file.format} {file.subtype}"
         super().__init__(file.samplerate, file.channels, form)
         self._file = file
-        if file.format == "FLAC" and 0 < file.frames < _UNKNOWN:
+        if file.format in _SAYS_LENGTH and 0 < file.frames < _UNKNOWN:
             self.duration_s = file.frames / file.samplerate
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
