@@ -8,6 +8,7 @@ pytest.importorskip("soxr")
 pytest.importorskip("websockets")
 
 import shutil
+import subprocess
 
 import numpy as np
 from real_speech import speech_graph, utterances
@@ -101,6 +102,20 @@ def open_page(browser):
         for page in context.pages:
             assert not page.complaints
         context.close()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """Settings of TLS for `served.serving`: a certificate of 127.0.0.1, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost"
+    command += " -addext subjectAltName=IP:127.0.0.1"
+    command += f" -keyout {key} -out {certificate}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    return {"ssl_certfile": certificate, "ssl_keyfile": key}
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def test_keep_alive_keeps_no_stream_for_ever(encoder, decoder, speech, pause_s):
             found = await reader
             return found, socket.close_code, socket.close_reason
 
-    service = Service(encoder, decoder, Limits(silent_s=0.5, idle_s=0.4))
+    service = Service(encoder, decoder, Limits(silent_s=0.7, idle_s=2.0))
     with serving(service) as own:
         found, code, reason = asyncio.run(run())
     assert code == 1011 and "--max-silent-s" in reason

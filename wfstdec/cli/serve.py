@@ -129,7 +129,7 @@ def serve(args: Args) -> int:
 
 
 def _on_ready() -> None:
-    # What there is by now stays: a full collection would stop all streams for 76 ms.
+    # Objects made so far stay: a full collection of them stops all streams for 76 ms.
     gc.collect()
     gc.freeze()
     print("ready", flush=True)
@@ -167,8 +167,7 @@ def _origins(args: Args) -> tuple[str, ...]:
 def known_hosts(args: Args, bound: str, key: str | None) -> tuple[str, ...]:
     """Names, in lower case, that clients may call the server by."""
     if key is not None and bound in ("0.0.0.0", "::") and not args.host_name:
-        text = "requests for any host are taken, as they need a key; --host-name names "
-        _log.info(text + "those to take")
+        _log.info("any host is answered, as a key is needed; --host-name restricts it")
         return ("*",)
     names = [urlsplit(f"//{name}").hostname or "" for name in args.host_name]
     for name, given in zip(names, args.host_name, strict=True):

@@ -45,7 +45,14 @@ _EVERY = frozenset(("0.0.0.0", "::"))
 """Addresses that a server on all of them listens on."""
 _PORTS = {"http": 80, "https": 443}
 _PROBES = ("/health", "/ready", "/metrics")
-_REASONS = {401: "key", 403: "origin", 413: "body", 414: "url", 421: "host"}
+_REASONS = {
+    401: "key",
+    403: "origin",
+    413: "body",
+    414: "url",
+    421: "host",
+    429: "client",
+}
 """Words for the metrics, by the status that a request is refused with."""
 _SUBPROTOCOLS = ("token", "bearer")
 _UNREAD_BYTES = 1 << 16  # of a body where none is read
@@ -198,12 +205,12 @@ class Hosts(_Checks):
     """Check of the name that a client calls the server by, before all others."""
 
     # A page of evil.example, whose address then changes to this machine's, is of the
-    # same origin as the server for its browser. What sends no `Host` is no browser.
+    # same origin as the server for its browser. Browsers always send a `Host`.
     def _checked(self, scope: Scope) -> AbstractContextManager[None]:
         known, host = self._service.hosts, Headers(scope=scope).get("host")
         if "*" in known or host is None or scope["path"] == "/health":
             return contextlib.nullcontext()
-        # One that listens on all addresses knows none of them by heart.
+        # Where the server listens on all addresses, any address is its own.
         is_own = not _EVERY.isdisjoint(known) and is_address(host)
         if not is_own and host_name(host) not in known:
             raise RequestError(

@@ -374,6 +374,8 @@ class _Http(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         self.access_log = False  # its lines have queries in them
         super().connection_made(transport)
+        self._connection = transport.get_extra_info("socket")
+        self._number = self._connection.fileno()
         self._expect()
 
     def data_received(self, data: bytes) -> None:
@@ -415,17 +417,18 @@ class _Http(H11Protocol):
 
     def _expect(self) -> None:
         """Begin to wait where a request is due, or stop where it has come."""
-        # Or the rest of one that is answered: its body was refused.
-        is_answered = self.conn.our_state is h11.DONE
+        # Or where one is answered: its body was refused, or the answer is not read.
+        is_answered = self.conn.our_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED)
         if self.conn.their_state is not h11.IDLE and not is_answered:
             self._expect_no_more()
         elif self._waiting is None:
             self._waiting = self.loop.call_later(self.idle_s, self.transport.close)
-            connection = self.transport.get_extra_info("socket")
-            self.idle[connection.fileno()] = connection
+            self.idle[self._number] = self._connection
 
     def _expect_no_more(self) -> None:
-        self.idle.pop(self.transport.get_extra_info("socket").fileno(), None)
+        # Of TLS this may come after the close, when the number is another's.
+        if self.idle.get(self._number) is self._connection:
+            del self.idle[self._number]
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
