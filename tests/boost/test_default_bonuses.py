@@ -152,22 +152,26 @@ def test_oov_words_that_sound_as_common_ones_get_least():
     )
 
 
-def test_bonuses_without_words_follow_from_lengths_and_the_list():
-    lengths = {"a": 1, "abc": 3, "abcd": 4}
-    root = {text: 27 ** (-(n + 1.5) / 6) for text, n in lengths.items()}
+@pytest.mark.parametrize("num_tokens", [3, 6_625])
+def test_bonuses_without_words_follow_from_lengths_and_the_list(num_tokens):
+    lengths = {"a": 1, "abcabc": 3, "dabcabca": 4}
+    # The letters a to d make 16 tokens of two, about: there are 15 in 8 tokens.
+    size = min(num_tokens, 4 ** (15 / 8))
+    root = {text: size ** (-(n + 1.5) / 6) for text, n in lengths.items()}
     mass = sum(root.values())
-    found = bonuses_of_lengths(27, lengths)
+    found = bonuses_of_lengths(num_tokens, lengths)
     assert found == pytest.approx(
         {text: math.log(1 + 1 / (root[text] * mass)) for text in lengths}
     )
-    assert bonuses_of_lengths(27, dict(reversed(lengths.items()))) == found
+    assert bonuses_of_lengths(num_tokens, dict(reversed(lengths.items()))) == found
     assert bonuses_of_lengths(27, {"abcdefgh": 8}) == {"abcdefgh": MOST_OF_TOKENS}
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_longer_list_raises_no_bonus(seed):
     rng = np.random.default_rng(seed)
-    lengths = {f"p{i}": int(n) for i, n in enumerate(rng.integers(1, 9, 300))}
+    numbers = enumerate(rng.integers(1, 9, 300).tolist())
+    lengths = {f"token{i}" * n: n for i, n in numbers}
     before: dict[str, float] = {}
     for size in (1, 3, 10, 100, 300):
         now = bonuses_of_lengths(1000, dict(list(lengths.items())[:size]))

@@ -133,6 +133,16 @@ def test_a_wrong_blank(demo):
     assert "--blank 0" in report.commands[0]
 
 
+def test_a_wrong_blank_whose_index_is_a_name(demo, tmp_path):
+    names = [line.split()[0] for line in (demo / "tokens.txt").open(encoding="utf-8")]
+    names[names.index("<other>")] = "0"
+    path = tmp_path / "tokens.txt"
+    path.write_text("\n".join(names) + "\n", "utf-8")
+    report = examine(demo, tokens=path, blank="t")
+    assert report["blank"].text.endswith("--blank <blank>?")
+    assert "--blank '<blank>'" in report.commands[0]
+
+
 def upper_words(text):
     head, grams = text.split("1-grams:")
     upper = grams.upper().replace("<S>", "<s>").replace("</S>", "</s>")

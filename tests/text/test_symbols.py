@@ -77,6 +77,8 @@ def test_usual_blanks_are_recognised(name):
 @pytest.mark.parametrize(
     ("names", "blank", "expected"),
     [
+        (["<pad>", "-", "a"], None, 0),
+        (["_", "-", "<blank>"], None, 2),
         (["<pad>", "-", "a"], "-", 1),
         (["<pad>", "-", "a"], 0, 0),
         (["x", "y"], "1", 1),
@@ -85,6 +87,8 @@ def test_usual_blanks_are_recognised(name):
         (["a", "b"], "2", 2),
     ],
     ids=[
+        "a mark before a sign of texts",
+        "a mark before two",
         "one of two",
         "index",
         "index as text",
@@ -97,6 +101,12 @@ def test_the_blank_that_was_asked_for(names, blank, expected):
     tokens = token_table(names, blank)
     assert tokens.blank == expected
     assert tokens.names == (*names, "<blank>")[: max(len(names), expected + 1)]
+
+
+def test_a_token_is_named_as_flags_take_it():
+    tokens = token_table(["<blank>", "1", "0", "a"])
+    for token in range(len(tokens)):
+        assert token_table(tokens.names, tokens.flag(token)).blank == token
 
 
 def test_fingerprint_tells_tables_apart():

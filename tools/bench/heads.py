@@ -46,6 +46,7 @@ from wfstdec.compare.comparison import PhraseCounter
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.models import HfAttentionModel
 from wfstdec.text.files import atomic_write, read_lines
+from wfstdec.text.lexicon import WORD_START
 from wfstdec.text.normalize import NORMALIZE
 from wfstdec.transducer.forward import TextModel
 
@@ -332,15 +333,22 @@ def phrases(bed: Bed) -> Iterator[Search]:
             f"{head} greedy, word spotting", partial(spotted, said=said), thresholds
         )
         yield from trees(f"{head} ALSD++", base, frames)
+        lm = (arpa, LISTED["pieces"])
+        with_lm, _ = bed.transducer(head, lm=[lm])
+        yield from trees(f"{head} ALSD++, 5-gram of pieces", with_lm, frames)
 
         def by_ngrams(
-            part: str, words: Any, weight: float = 0.0, head: str = head
+            part: str, words: Any, weight: float = 0.0, head: str = head, lm: Any = lm
         ) -> Texts:
-            lms = None if words is None else [(bed.lm(words, size, 3), weight)]
+            # With each piece by itself: what a model lacks cannot be written.
+            alone = [name.strip(WORD_START) for name in pieces.names]
+            own = None if words is None else bed.lm([*words, *alone], size, 3)
+            lms = [lm] if own is None else [lm, (own, weight)]
             return found_by(*bed.transducer(head, lm=lms), part, words)
 
-        few = each("weight", (0.05, 0.1, 0.2, 0.3))
-        yield Search(f"{head} ALSD++, 3-gram of the list", by_ngrams, few)
+        few = each("weight", (0.02, 0.05, 0.1, 0.2))
+        name = f"{head} ALSD++, 5-gram of pieces, 3-gram of the list"
+        yield Search(name, by_ngrams, few)
 
 
 TABLES = (ctc, text, transducers, fusion, phrases, whisper)

@@ -187,7 +187,8 @@ def blank_doubt(tokens: TokenTable, other: int) -> str:
     likely = f"{tokens.names[other]!r}, token {other}"
     return (
         f"logprobs: the blank ({found}) wins few frames while {likely}, wins "
-        f"most, between all others, expected the reverse; --blank {other}?"
+        f"most, between all others, expected the reverse; --blank "
+        f"{tokens.flag(other)}?"
     )
 
 

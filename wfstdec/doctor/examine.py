@@ -237,9 +237,11 @@ class _Examination:
                 return False
             # A table that does not name its blank can still be read: frames tell which
             # token it is.
-            self.flags["--blank"] = "0"  # unless another one wins frames
             with contextlib.suppress(TokenTableError):
                 self.tokens = read_tokens(path, 0)
+                self.flags["--blank"] = self.tokens.flag(
+                    0
+                )  # unless another wins frames
                 return True
             return False
         self._add("tokens", "ok", f"{len(self.tokens)} in {path}")
@@ -295,7 +297,7 @@ class _Examination:
         if other is not None:
             doubt = blank_doubt(tokens, other).removeprefix("logprobs: ")
             self._add("blank", "wrong", doubt)
-            self.flags["--blank"] = str(other)
+            self.flags["--blank"] = tokens.flag(other)
             self.tokens = token_table(tokens.names, other)
             return
         share = counts.frame_share(tokens.blank)

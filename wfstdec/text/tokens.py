@@ -69,6 +69,10 @@ class TokenTable:
         """V, the blank included."""
         return len(self.names)
 
+    def flag(self, token: int) -> str:
+        """A token as `--blank` takes it: its index, unless another has that name."""
+        return self.names[token] if str(token) in self.ids else str(token)
+
     def __repr__(self) -> str:
         """Show its size, its blank, and the first few names."""
         blank = f"blank {self.names[self.blank]!r} = {self.blank}"
@@ -251,6 +255,8 @@ def _find_blank(names: tuple[str, ...], blank: int | str | None) -> int:
     ask = "; say which by blank= (--blank), a name or an index"
     if blank is None:
         found = [token for token, name in enumerate(names) if name in BLANK_NAMES]
+        if len(found) > 1:  # `-` and `_` are signs of texts too
+            found = [t for t in found if len(names[t]) > 1] or found
         if len(found) != 1:
             listed = " and ".join(repr(names[token]) for token in found) or "no token"
             ask = ("only one" if found else f"one of {' '.join(BLANK_NAMES)}") + ask
