@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import websockets
 from row_streams import SHIFT_S, bytes_of, random_cuts, wav_of
-from served import LINEAR16, listened, serving, wait_until
+from served import LINEAR16, listened, post_file, serving, wait_until
 from websockets.asyncio.client import connect
 
 from wfstdec.server.limits import Limits
@@ -163,3 +163,30 @@ def test_the_full_house_is_closed_before_the_handshake(encoder, decoder):
         asyncio.run(run())
     assert refused.value.response.status_code == 503
     assert "Retry-After" in refused.value.response.headers
+
+
+def test_key_terms_are_found_in_any_case_and_with_punctuation(server, speech):
+    rows = speech(6, 9)
+    parts = [bytes_of(part) for part in np.array_split(rows, 8)]
+
+    def finals(*terms):
+        query = "&".join((LINEAR16, *terms))
+        found = results(listened(server, *parts, query=query)[0], is_final=True)
+        best = [one["channel"]["alternatives"][0] for one in found]
+        costs = [one["cost"] for one in best if "cost" in one]
+        return " ".join(one["transcript"] for one in best), costs
+
+    plain = finals()
+    word = max(plain[0].split(), key=len)
+    for kind, bonus in (("keyterm", ""), ("keywords", ":-200")):
+        one, *others = (
+            finals(f"{kind}={form}{bonus}")
+            for form in (word, word.title(), word.upper(), f"{word},")
+        )
+        assert one != plain and others == [one] * 3
+        assert bool(bonus) == (word not in one[0].split())
+    texts = {
+        post_file(server, wav_of(rows), boosts=json.dumps({form: -200})).json()["text"]
+        for form in (word, f"{word.title()}!")
+    }
+    assert len(texts) == 1 and word not in texts.pop().split()
