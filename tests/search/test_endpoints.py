@@ -9,6 +9,7 @@ from real_speech import RECIPE, speech_graph
 from wfstdec import Endpointer, EndpointRule, Partial, WfstDecoder
 from wfstdec.errors import OptionError
 from wfstdec.recipes import OPTIONS
+from wfstdec.search.endpoints import Signal
 
 
 def partial(frames, silent, final_cost=0.0):
@@ -68,6 +69,10 @@ def test_options():
     for wrong in ({"silence_s": -1}, {"length_s": math.inf}, {"max_final_cost": -1}):
         with pytest.raises(OptionError, match="expected"):
             EndpointRule(**wrong)
+    with pytest.warns(UserWarning, match="=0.15, expected 0.2 or more") as warned:
+        EndpointRule(silence_s=0.15)
+    assert warned[0].filename == __file__
+    assert Signal(silence_s=0.01).silence_s == 0.01  # without a warning
     with pytest.raises(OptionError, match="no rules"):
         Endpointer(0.02, ())
     with pytest.raises(OptionError, match="frame_shift_s=0"):

@@ -185,6 +185,32 @@ def test_silence_that_a_client_asks_for(encoder, speech, make_engine):
     assert counts[0] > counts[1] >= counts[2] == 2  # one cut at 20 s
 
 
+@pytest.mark.parametrize("kind", [StreamingRowEncoder, RowEncoder])
+def test_short_endpointing_signals_and_cuts_at_the_floor(
+    kind, decoder, speech, make_engine
+):
+    """Cuts and words are those of the floor, however short the silence."""
+    engine, rows, found = make_engine(kind(decoder.graph.tokens)), speech(30, 5), {}
+    for silence_s in (0.01, 0.1, 0.3, 0.4):
+        taker = Events()
+        stream = engine.open(
+            StreamSettings("linear16", endpoint_silence_s=silence_s), taker.take
+        )
+        stream.send(bytes_of(rows))
+        stream.finish()
+        wait_for([taker])
+        check_utterances(taker, rows, lambda rows, _: decoder.decode([rows]))
+        finals = [one for one in taker.events if isinstance(one, Words)]
+        ends = [one for one in finals if one.ends_utterance]
+        # A pause that was signalled is not signalled again, unless words were open.
+        assert all(one.is_endpoint for one in ends if one.words)
+        signals = sum(one.is_endpoint for one in finals)
+        found[silence_s] = signals, [one.hypotheses[0].text for one in ends]
+    counts, texts = zip(*found.values(), strict=True)
+    assert texts == (texts[-1],) * 4
+    assert counts[0] > counts[1] > counts[2] >= counts[3] == len(texts[-1])
+
+
 def test_each_flush_has_one_answer(encoder, speech, make_engine):
     engine, taker = make_engine(encoder), Events()
     stream = engine.open(StreamSettings("linear16"), taker.take)

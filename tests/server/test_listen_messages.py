@@ -40,6 +40,7 @@ def test_a_final_by_hand():
         end_s=2.5,
         is_final=True,
         ends_utterance=True,
+        is_endpoint=True,
         rule=DEFAULT_RULES[1],
         hypotheses=(hypothesis((A, B), 3.25), hypothesis((A, C), 4.5)),
         latency_s=0.125,
@@ -75,6 +76,7 @@ def test_what_was_final_before_is_in_no_alternative():
         end_s=2.5,
         is_final=True,
         ends_utterance=True,
+        is_endpoint=True,
         hypotheses=(hypothesis((A, B), 3.0), hypothesis((A, C), 4.0)),
     )
     found = ANSWERS.of(event)["channel"]["alternatives"]
@@ -86,7 +88,7 @@ def test_interims_answers_and_the_rest():
     assert interim["is_final"] is False and interim["speech_final"] is False
     assert interim["channel"]["alternatives"][0]["transcript"] == "a"
     assert "rule" not in interim and "cost" not in str(interim)
-    empty = ANSWERS.of(Words((), 2.0, 2.0, True, ends_utterance=True, is_answer=True))
+    empty = ANSWERS.of(Words((), 2.0, 2.0, True, is_endpoint=True, is_answer=True))
     assert empty["from_finalize"] is True and empty["duration"] == 0.0
     assert empty["channel"]["alternatives"] == [
         {"transcript": "", "confidence": 0.0, "words": []}

@@ -33,7 +33,7 @@ from wfstdec.greedy.options import GreedyOptions
 from wfstdec.io.results import FORMATS
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.search.options import DEFAULT_LATTICE_BEAM, OpenVocabulary
-from wfstdec.server.limits import Limits
+from wfstdec.server.limits import ENDPOINT_FLOOR_S, Limits
 from wfstdec.text.lexicon import AUTO
 from wfstdec.text.normalize import Normalizer
 from wfstdec.transcription.pieces import CutOptions
@@ -353,6 +353,8 @@ _TABLE: dict[str, Any] = {
         action="append",
         default=[],
     ),
+    f"--endpoint-floor-ms N>=0 {round(1000 * ENDPOINT_FLOOR_S)}": "least silence after "
+    "which an utterance ends, in ms; endpointing below it only signals",
     "--name NAME": "name of the model in answers (default: its file's name)",
     "--lang LANGUAGE en": "language in answers",
     "--no-page": "no page at /",

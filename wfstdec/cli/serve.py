@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 @command(
     "--host --port --key-file --origin --host-name --name --lang --no-page "
     "--ssl-certfile --ssl-keyfile --proxy-headers --forwarded-allow-ips --confidence "
-    f"{AUDIO_MODEL}",
+    f"--endpoint-floor-ms {AUDIO_MODEL}",
     places={"acoustic_model": MODEL},
     decoders=tuple(DECODERS),
     groups={"limits": LIMITS},
@@ -95,6 +95,7 @@ def serve(args: Args) -> int:
             confidence=args.confidence,
             nbest=getattr(options, "nbest", None) or 1,
             workers=args.workers,
+            endpoint_floor_s=args.endpoint_floor_ms / 1000,
             key=key,
             origins=origins,
             hosts=hosts,

@@ -10,9 +10,11 @@ blanks and separators after the last token of a word.
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from wfstdec.errors import OptionError
 from wfstdec.search.hypothesis import Partial
@@ -31,18 +33,34 @@ class EndpointRule(CheckedOptions):
 
     Raises:
         OptionError: A value is out of range.
+
+    Warns:
+        UserWarning: The silence is so short that cuts there cost words.
     """
 
     silence_s: float = 0.0
     max_final_cost: float = math.inf
     needs_speech: bool = True
     length_s: float = 0.0
+    _least_silence_s: ClassVar[float] = 0.2
 
     def __post_init__(self) -> None:
         """Check every value."""
         for name in ("silence_s", "length_s"):
             self.check(name, lambda x: 0 <= x < math.inf, "seconds, 0 or more")
         self.check_width("max_final_cost")
+        # Cuts of the search alone, 40 utterances of the demo: WER 14.5 at 0.3 s, 14.9
+        # at 0.2, 24.5 at 0.1; 13.9 without.
+        if 0 < self.silence_s < self._least_silence_s:
+            text = f"silence_s={self.silence_s:g}, expected {self._least_silence_s:g} "
+            text += "or more: cuts in shorter pauses cost words"
+            warnings.warn(text, stacklevel=3)
+
+
+class Signal(EndpointRule):
+    """Rule that signals an endpoint; the utterance continues."""
+
+    _least_silence_s = 0.0
 
 
 DEFAULT_RULES = (

@@ -286,7 +286,7 @@ class Replies:
             "start": event.start_s,
             "duration": max(event.end_s - event.start_s, 0.0),
             "is_final": event.is_final,
-            "speech_final": event.is_final and event.ends_utterance,
+            "speech_final": event.is_endpoint,
             "channel": {"alternatives": _alternatives(event)},
             "metadata": {
                 "request_id": self.request_id,

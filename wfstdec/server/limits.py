@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
+ENDPOINT_FLOOR_S = 0.4
+"""Least silence after a good end that ends an utterance, where clients ask for less."""
+
 
 def _limit(default: Any, text: str) -> Any:
     """Make a field with the help of its flag."""

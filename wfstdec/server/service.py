@@ -32,7 +32,7 @@ from typing import Any, Self, TypeVar
 from wfstdec.models import Encoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.server.engine import Engine, Metrics
-from wfstdec.server.limits import Limits, RequestError
+from wfstdec.server.limits import ENDPOINT_FLOOR_S, Limits, RequestError
 
 _Kept = TypeVar("_Kept", bound=AbstractContextManager)
 
@@ -215,6 +215,7 @@ class Service:
         confidence: bool = False,  # of words, in files where it is not asked for too
         nbest: int = 1,
         workers: int | None = None,  # threads of the encoder
+        endpoint_floor_s: float = ENDPOINT_FLOOR_S,
         engine: Engine | None = None,
     ) -> None:
         self.name, self.model, self.decoder = name, model, decoder
@@ -227,6 +228,7 @@ class Service:
                 confidence=confidence,
                 nbest=nbest,
                 workers=workers,
+                endpoint_floor_s=endpoint_floor_s,
             )
         self.engine, self.jobs = engine, Jobs(self.limits)
         self.warming = self.draining = False

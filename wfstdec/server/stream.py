@@ -34,11 +34,12 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError
 from wfstdec.models.encoder import Encoder
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.endpoints import EndpointRule
+from wfstdec.search.endpoints import EndpointRule, Signal
 from wfstdec.search.hypothesis import Hypothesis, Partial, Word
 from wfstdec.search.options import CheckedOptions
 from wfstdec.search.sessions import SessionId
 from wfstdec.server.audio import open_bytes
+from wfstdec.server.limits import ENDPOINT_FLOOR_S
 from wfstdec.transcription.pauses import first_pass
 from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter, join, shifted
 from wfstdec.transcription.transcriber import STREAM_CUTS, check_fit
@@ -107,7 +108,8 @@ class Words:
     end_s: float
     is_final: bool = False
     ends_utterance: bool = False
-    # What ended it; None where the client, or the end of the stream, did.
+    is_endpoint: bool = False  # the first final in a pause that is long enough
+    # Of the endpoint, or the end; None where the client, or the stream's end, made it.
     rule: EndpointRule | None = None
     # Of the whole utterance, where it ends: words that were final before are in it
     # again, with confidences where there are any.
@@ -161,8 +163,9 @@ class StreamSettings(CheckedOptions):
     channels: int = 1
     boosts: BoostsLike = None
     interims: bool = False
-    # Ends an utterance with a good end (the second of the rules; the others keep their
-    # distance); None for the server's rules, `inf` for no rule of silence.
+    # Signals an endpoint after a good end (the second of the rules; the others keep
+    # their distance), and ends the utterance where it is not below the server's floor;
+    # None for the server's rules, `inf` for no rule of silence.
     endpoint_silence_s: float | None = None
     utterance_end_s: float | None = None  # behind the last word, `UtteranceEnd` comes
     speech_started: bool = False
@@ -184,9 +187,11 @@ class EngineResources:
         nbest: int = 1,  # hypotheses of finals, at most
         workers: int | None = None,  # threads that encode
         cuts: CutOptions = SERVER_CUTS,
+        endpoint_floor_s: float = ENDPOINT_FLOOR_S,
     ) -> None:
         check_fit(model, decoder)
         self._model, self.spec, self.cuts = model, model.spec, cuts
+        self.endpoint_floor_s = endpoint_floor_s
         self._from_list = not confidence and nbest > 1
         if self._from_list:
             if decoder.options.nbest != nbest:
@@ -328,6 +333,7 @@ class Stream:
         self._num_final = 0  # words
         self._shown: tuple[str, ...] = ()
         self._has_started = False
+        self._signal_at = 0  # frames, at the last signal of an endpoint
         self._read_at = 0  # frames, at the last partial result
 
     # ------------------------------------------------------------ for the handler
@@ -421,7 +427,12 @@ class Stream:
         shared, silence_s = self._resources, self.settings.endpoint_silence_s
         cuts = shared.cuts
         if silence_s is not None:
-            cuts = replace(cuts, rules=rules_with_silence(cuts.rules, silence_s))
+            cut_s = max(silence_s, shared.endpoint_floor_s)
+            rules = rules_with_silence(cuts.rules, cut_s)
+            if silence_s < cut_s:
+                signals = [Signal(**vars(one)) for one in cuts.rules]
+                rules += rules_with_silence(signals, silence_s)
+            cuts = replace(cuts, rules=rules)
         self.encoder_state = shared.encoder.start()
         self.cutter = PieceCutter(
             shared.sessions,
@@ -483,6 +494,13 @@ class Stream:
             self._note_last_word(partial, start)
         if piece is not None:
             self._put_final(piece)
+        elif self.cutter.signal is not None:
+            assert partial is not None
+            # Once in a pause: not before another token is emitted.
+            if partial.num_frames - partial.silent_frames > self._signal_at:
+                self._signal_at = partial.num_frames
+                end = start + partial.num_frames
+                self._put_settled(partial, start, end, self.cutter.signal)
 
     def end_segment(self) -> None:
         """Answer a `flush`, or end the stream: all that was sent has been searched."""
@@ -498,7 +516,7 @@ class Stream:
             if end == "flush":
                 at_s = self._last_frame * self._shift_s
                 self._outbox.append(
-                    Words((), at_s, at_s, True, ends_utterance=True, is_answer=True)
+                    Words((), at_s, at_s, True, True, is_endpoint=True, is_answer=True)
                 )
         # Audio counts from here on, whether the encoder made frames of its end or not.
         behind = math.ceil(self._num_samples / self._rate / self._shift_s - 1e-6)
@@ -510,9 +528,14 @@ class Stream:
     def _put_final(self, piece: Piece, *, is_answer: bool = False) -> None:
         start = self._base + piece.start_frame
         end = start + piece.num_frames
+        partial, is_signalled = piece.partial, False  # in this pause
+        if piece.rule is not None and partial is not None:
+            spoken = partial.num_frames - partial.silent_frames
+            is_signalled = 0 < spoken <= self._signal_at
         event = Words(
             *((), self._last_frame * self._shift_s, end * self._shift_s, True),
             ends_utterance=True,
+            is_endpoint=not is_signalled,
             rule=piece.rule,
             is_answer=is_answer,
         )
@@ -562,12 +585,7 @@ class Stream:
                     at = partial.words[0].start_frame
                 self._outbox.append(SpeechStarted((start + at) * shift_s))
         if is_due and partial.num_timed > self._num_final:
-            settled = partial.words[self._num_final : partial.num_timed]
-            self._num_final = partial.num_timed
-            settled_end = start + settled[-1].end_frame
-            self._put_words(settled, start, settled_end, end, is_final=True)
-            self._last_frame = settled_end
-            self._shown = ()
+            self._put_settled(partial, start, end)
         if settings.interims and self._resources.decoder.can_stream:
             rest = partial.words[self._num_final :]
             texts = tuple(word.text for word in rest)
@@ -576,18 +594,31 @@ class Stream:
                 self._put_words(rest, start, end, end, is_final=False)
                 self._shown = texts
 
+    def _put_settled(
+        self, partial: Partial, start: int, end: int, signal: Signal | None = None
+    ) -> None:
+        """Put out words that can no longer change; with a signal also none."""
+        settled: tuple = ()
+        if self._resources.one_pass:  # others encode the utterance again
+            settled = partial.words[self._num_final : partial.num_timed]
+        settled_end = start + settled[-1].end_frame if settled else self._last_frame
+        how = {"is_final": True, "is_endpoint": signal is not None, "rule": signal}
+        self._put_words(settled, start, settled_end, end, **how)
+        self._num_final += len(settled)
+        self._last_frame, self._shown = settled_end, ()
+
     def _put_words(
-        self, words: tuple, start: int, end: int, searched: int, *, is_final: bool
+        self, words: tuple, start: int, end: int, searched: int, **how: Any
     ) -> None:
         event = Words(
             tuple(shifted(word, start, self._shift_s) for word in words),
             self._last_frame * self._shift_s,
             end * self._shift_s,
-            is_final,
+            **how,
             latency_s=time.monotonic() - self._arrival_of(searched),
         )
         last = self._outbox[-1] if self._outbox else None
-        if not is_final and isinstance(last, Words) and not last.is_final:
+        if not event.is_final and isinstance(last, Words) and not last.is_final:
             self._outbox.pop()  # it has not gone out
         self._outbox.append(event)
 
@@ -628,7 +659,11 @@ class Stream:
     def _words_of(self, final: Final) -> tuple[Words, float | None]:
         found = tuple(join([(final.start_frame, one)]) for one in final.job.result())
         words, latency_s = found[0].words, time.monotonic() - final.arrived
-        event = replace(final.event, words=words[final.num_final :], hypotheses=found)
+        new = words[final.num_final :]
+        is_endpoint = final.event.is_endpoint or bool(new)
+        event = replace(
+            final.event, words=new, is_endpoint=is_endpoint, hypotheses=found
+        )
         spoken = self._arrival_of(words[-1].end_frame) if words else None
         return replace(event, latency_s=latency_s), spoken
 

@@ -31,7 +31,7 @@ import numpy as np
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import OptionError
 from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder, Windowed
-from wfstdec.search.endpoints import Endpointer, EndpointRule
+from wfstdec.search.endpoints import Endpointer, EndpointRule, Signal
 from wfstdec.search.hypothesis import Hypothesis, Partial, Token, Word, seconds
 from wfstdec.search.options import CheckedOptions
 from wfstdec.search.sessions import SessionId, Sessions
@@ -158,6 +158,7 @@ class PieceCutter:
         self._under_way = _joined()
         self._look_at = self._look_frames
         self.last_partial: Partial | None = None
+        self.signal: Signal | None = None  # that holds, where `advanced` has looked
         self._has_begun = False
 
     @property
@@ -192,13 +193,16 @@ class PieceCutter:
     def advanced(self) -> Piece | None:
         """Take note that the session has passed through `next_rows`."""
         self.num_frames += len(self._under_way)
+        self.signal = None
         if self._keeps_rows or not self._has_begun:
             self._searched.append(self._under_way)
         if self.num_frames < self._look_at:
             return None
         partial = self.partial
         rule = self._endpointer.ended(partial)
-        if rule is None:
+        if isinstance(rule, Signal):
+            self.signal = rule
+        if rule is self.signal:
             looks = self._endpointer.frames_to_go(partial) / self._look_frames
             self._look_at += self._look_frames * max(1, math.ceil(looks))
             # Rows are kept for `change_boosts` alone: of no use once a word has begun.
