@@ -16,7 +16,7 @@ from served import error_of, serving, still_service, wait_until
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from wfstdec.server import openai, uvicorn_server
+from wfstdec.server import files, uvicorn_server
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import client_of, stopping
 
@@ -68,8 +68,8 @@ def dripped(client, part, seconds=10):
 )
 def test_slow_bodies_are_given_up(monkeypatch, headers, begin, part):
     """Bytes that come often enough for `--max-idle-s` do not keep a body for ever."""
-    monkeypatch.setattr(openai, "_UPLOAD_S", 0.5)
-    monkeypatch.setattr(openai, "_CREDIT_S", 0.5)
+    monkeypatch.setattr(files, "_UPLOAD_S", 0.5)
+    monkeypatch.setattr(files, "_CREDIT_S", 0.5)
     limits = Limits(least_upload_rate=1_000_000)
     with serving(still_service(limits)) as server, upload(server, headers) as client:
         client.sendall(begin.encode())
@@ -80,7 +80,7 @@ def test_slow_bodies_are_given_up(monkeypatch, headers, begin, part):
 
 
 def test_a_body_of_unknown_length_may_last_while_it_keeps_the_rate(monkeypatch):
-    monkeypatch.setattr(openai, "_CREDIT_S", 1.5)
+    monkeypatch.setattr(files, "_CREDIT_S", 1.5)
 
     def body():
         yield FILE.encode()
@@ -301,8 +301,8 @@ def test_work_that_fails_when_its_client_has_gone_is_not_logged(is_gone):
     async def run():
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: complaints.append(context))
-        async with openai._Client(receive, None, 1) as client:
-            with pytest.raises(openai._Gone if is_gone else TimeoutError):
+        async with files.Client(receive, None, 1) as client:
+            with pytest.raises(files.Gone if is_gone else TimeoutError):
                 await client.unless_gone(work(), 0.1)
         await asyncio.sleep(0.01)
         gc.collect()

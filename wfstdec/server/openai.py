@@ -7,46 +7,46 @@ next piece of audio.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import logging
 import math
 import tempfile
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any, NamedTuple, Self, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from wfstdec.batch.decoding import LatticeReading
-from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import (
-    AudioError,
-    AudioFormError,
-    AudioLengthError,
-    BackendError,
-    BoostError,
-    DeviceError,
     InputError,
 )
 from wfstdec.io.boost_files import unique_object
 from wfstdec.io.subtitles import cue_bounds, srt_text, vtt_text
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
+from wfstdec.server.files import (
+    FILE,
+    IN_MEMORY,
+    Client,
+    counting,
+    file_errors,
+    receive_body,
+    transcribe_file,
+)
 from wfstdec.server.limits import Limits, RequestError, read_value, wrong_value
-from wfstdec.server.service import Job, JobCancelled, Service, stopping
-from wfstdec.transcription import AudioOptions, Recording, Transcriber, Transcript
+from wfstdec.server.service import Job, Service
+from wfstdec.transcription import Transcript
 
 _Value = TypeVar("_Value")
 Json = dict[str, Any]
@@ -59,12 +59,7 @@ _STARTED = int(time.time())
 _ALIVE_S = 10.0
 """How often a stream without words sends something: proxies close silent ones."""
 _EVENTS = "text/event-stream"
-_WARNED = ("silence", "cut", "streams")
-"""Kinds of notes on audio that are warnings to a client."""
 
-FILE = "file"
-"""The name of the file among the fields."""
-_IN_MEMORY = 1 << 20
 _FIELD_BYTES = 64  # that a field counts for next to its name and value
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 _STREAMED = ("json", "text", "verbose_json")
@@ -209,13 +204,6 @@ def _number(
 
 
 # ------------------------------------------------------------------- forms
-# The body is counted while it comes in, fields apart from the file, in bounded memory;
-# a client that sends nothing for too long, or too little in all, is given up.
-_UPLOAD_S, _CREDIT_S = 60.0, 30.0
-"""Seconds of a body in addition to those of the least rate, and how far ahead of that
-rate one of unknown length counts at most."""
-
-
 class FormData(NamedTuple):
     """File, and names and values of all other fields, in order."""
 
@@ -225,9 +213,6 @@ class FormData(NamedTuple):
 
 async def read_form(request: Request, job: Job, limits: Limits) -> FormData:
     """Read a request's form; the file is closed with the job."""
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > limits.body_bytes:
-        raise _too_large(f"{int(length)} bytes", limits)
     kind, options = parse_options_header(request.headers.get("content-type"))
     if kind != b"multipart/form-data":
         raise RequestError(
@@ -239,49 +224,8 @@ async def read_form(request: Request, job: Job, limits: Limits) -> FormData:
         text = "a form without a boundary, expected one in Content-Type"
         raise RequestError(400, text)
     receiver = _Receiver(options[b"boundary"], job, limits)
-    body, size, rate = request.stream(), 0, limits.least_upload_rate
-    close, began = {"Connection": "close"}, time.monotonic()
-    deadline = began + _CREDIT_S
-    if length.isdecimal():
-        deadline = began + _UPLOAD_S + int(length) / rate
-    while True:
-        left_s = deadline - time.monotonic()
-        try:
-            if left_s <= 0:  # also of a client whose next byte is always there
-                raise TimeoutError
-            async with asyncio.timeout(min(limits.idle_s, left_s)):
-                chunk = await anext(body, None)
-        except TimeoutError:
-            text = f"nothing came for {limits.idle_s:g} s, expected the rest of the "
-            text += f"request; {limits.remedy('idle_s')}"
-            if left_s < limits.idle_s:
-                text = f"{size} bytes in {time.monotonic() - began:.0f} s, expected "
-                text += f"more; the server's {limits.flag('least_upload_rate')} is "
-                text += f"{rate} a second"
-            raise RequestError(408, text, headers=close) from None
-        if chunk is None:
-            return receiver.finish()
-        size += len(chunk)
-        if not length.isdecimal():
-            deadline += len(chunk) / rate
-            deadline = min(deadline, time.monotonic() + _CREDIT_S)
-        if size > limits.body_bytes:  # of unknown length: the rest may have no end
-            raise _too_large(f"more than {limits.body_bytes} bytes", limits, close)
-        if chunk:
-            await asyncio.to_thread(receiver.write, chunk)
-
-
-def _too_large(
-    what: str, limits: Limits, headers: dict[str, str] | None = None
-) -> RequestError:
-    return RequestError(
-        413,
-        f"a request of {what}, expected at most {limits.body_bytes}; "
-        f"{limits.remedy('body_bytes')}",
-        FILE,
-        code="file_too_large",
-        headers=headers,
-    )
+    await receive_body(request, limits, receiver.write)
+    return receiver.finish()
 
 
 class _Receiver:
@@ -291,7 +235,7 @@ class _Receiver:
         self._job, self._limits = job, limits
         # A full boost list may need so much, and some.
         entry = 4 * limits.boost_chars + 2 * _FIELD_BYTES
-        self._max_bytes = _IN_MEMORY + limits.boosts * entry
+        self._max_bytes = IN_MEMORY + limits.boosts * entry
         self._file: Any = None
         self._fields: list[tuple[str, str]] = []
         self._num_bytes = 0  # of fields, which are kept in memory
@@ -309,9 +253,6 @@ class _Receiver:
             self._parser.write(chunk)
         except FormParserError as error:
             raise RequestError(400, f"a malformed form: {error}") from None
-        except OSError as error:
-            text = f"no room for the file ({error.strerror})"
-            raise RequestError(503, text, FILE, retry_after_s=10) from error
 
     def finish(self) -> FormData:
         """Give the form, when all has come."""
@@ -357,7 +298,7 @@ class _Receiver:
             text = "two files, expected one: a request for each"
             raise RequestError(400, text, FILE)
         else:
-            self._file = self._job.keep(tempfile.SpooledTemporaryFile(_IN_MEMORY))
+            self._file = self._job.keep(tempfile.SpooledTemporaryFile(IN_MEMORY))
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._is_file:
@@ -403,20 +344,15 @@ def transcribe(
     service: Service, file: IO[bytes], request: TranscriptionRequest, job: Job
 ) -> Answer:
     """Transcribe a file in a thread; parts of a stream go to the job."""
-    try:
+    with file_errors(service.limits):
         return _transcribe(service, file, request, job)
-    except (RequestError, JobCancelled):
-        raise
-    except Exception as error:
-        raise _error_of_file(error, service.limits) from error
 
 
 def _transcribe(
     service: Service, file: IO[bytes], request: TranscriptionRequest, job: Job
 ) -> Answer:
-    began, decoder = time.monotonic(), service.decoder
     reading = None
-    if decoder.has_nbest:
+    if service.decoder.has_nbest:
         if request.nbest > 1 or request.confidence:
             reading = LatticeReading(request.nbest, request.confidence)
     elif request.nbest > 1:
@@ -426,11 +362,6 @@ def _transcribe(
             "best hypothesis",
             "nbest",
         )
-    boosts = request.boost_list(service.limits)
-    with collected_warnings() as warnings:
-        compiled = boosts and decoder.compile_boosts(boosts)
-    # Compiling many boosts takes a while: a client may have left by now.
-    job.check()
     is_first = True
 
     def emit(start_frame: int, hypotheses: list[Hypothesis]) -> None:
@@ -441,52 +372,20 @@ def _transcribe(
             is_first = False
             job.emit(_event({"type": "transcript.text.delta", "delta": delta}))
 
-    transcriber = Transcriber(
-        *(service.model, decoder),
-        audio=AudioOptions(request.channel, service.limits.file_s, request.allow_cut),
-        workers=service.jobs.workers,
-        lattices=reading,
-    )
-    [transcript] = transcriber.run(
-        [Recording(FILE, file, compiled)],
-        on_audio=lambda _: job.check(),
+    [transcript], warnings = transcribe_file(
+        *(service, file, request.boost_list(service.limits), job),
+        channels=[request.channel],
+        allow_cut=request.allow_cut,
+        reading=reading,
         on_piece=emit if request.stream else None,
     )
-    if transcript.error is not None:
-        raise transcript.error
-    warnings += [note.text for note in transcript.notes if note.kind in _WARNED]
     asked, known = request.language, service.language
     if asked is not None and asked.lower()[:2] != known.lower()[:2]:
         warnings.append(f"language {asked!r}, this server's model is for {known!r}")
     if request.confidence and reading is None:
         warnings.append("no confidences: this server's decoder makes none")
     warnings += [f"the field {name!r} is unknown" for name in request.unknown]
-    service.metrics.file_audio.inc(transcript.audio_s)
-    service.metrics.file.observe(time.monotonic() - began)
     return _answer(transcript, request, known, warnings)
-
-
-def _error_of_file(error: Exception, limits: Limits) -> RequestError:
-    """Tell in the client's terms what is wrong with a file; log faults of ours."""
-    if isinstance(error, AudioLengthError):
-        return RequestError(
-            413,
-            f"audio longer than {limits.file_s:g} s, expected at most that; "
-            f"{limits.remedy('file_s')}",
-            FILE,
-            code="audio_too_long",
-        )
-    is_form = isinstance(error, AudioFormError | BackendError)
-    if is_form and not isinstance(error, DeviceError):
-        return RequestError(415, str(error), FILE, code="unsupported_audio")
-    if isinstance(error, AudioError):
-        return RequestError(400, str(error), FILE, code="invalid_audio")
-    if isinstance(error, BoostError):
-        return RequestError(400, str(error), "boosts")
-    _log.error("a request with a file failed", exc_info=error)
-    if isinstance(error, InputError):
-        return RequestError(500, f"the model or the search failed: {error}")
-    return RequestError(500, "the server failed; its log says why")
 
 
 # ------------------------------------------------------------------- answers
@@ -588,11 +487,11 @@ class Transcriptions:
         request = Request(scope, receive)
         service: Service = request.app.state.service
         limits = service.limits
-        with _counting(service), service.jobs.receive() as job:
+        with counting(service), service.jobs.receive() as job:
             form = await read_form(request, job, limits)
             asked = read_request(form.fields, confidence=service.confidence)
             job.take_place()
-            async with _Client(receive, send, limits.unread_s) as client:
+            async with Client(receive, send, limits.unread_s) as client:
                 job.start(lambda job: transcribe(service, form.file, asked, job))
                 if asked.stream:
                     await _stream(job, client)
@@ -602,23 +501,7 @@ class Transcriptions:
                     await response(scope, receive, client.send)
 
 
-@contextlib.contextmanager
-def _counting(service: Service) -> Iterator[None]:
-    """Count requests that are refused, or fail."""
-    errors, refused = service.metrics.errors, service.metrics.refused
-    try:
-        yield
-    except (ClientDisconnect, _Gone):
-        errors.labels("client_gone").inc()
-    except RequestError as error:
-        if error.status in (503, 413):
-            refused.labels("requests" if error.status == 503 else "file").inc()
-        else:
-            errors.labels("file" if error.status < 500 else "fault").inc()
-        raise
-
-
-async def _stream(job: Job, client: _Client) -> None:
+async def _stream(job: Job, client: Client) -> None:
     """Send the parts of a job as `text/event-stream`."""
     # The status waits for the first words, or for what is wrong with the file.
     part = await client.unless_gone(job.next_part())
@@ -639,61 +522,3 @@ async def _stream(job: Job, client: _Client) -> None:
     except RequestError as error:  # too late for a status
         end = _event(error.body)
     await client.send_body(end)
-
-
-class _Gone(Exception):
-    """The client closed its connection, or does not read."""
-
-
-class _Client:
-    """The client of a request whose body is read: whether it is there, and reads."""
-
-    def __init__(self, receive: Receive, send: Send, unread_s: float) -> None:
-        self._receive, self._send, self._unread_s = receive, send, unread_s
-
-    async def __aenter__(self) -> Self:
-        self._gone = asyncio.ensure_future(self._wait_until_gone())
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self._gone.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._gone
-
-    async def send(self, message: Any) -> None:
-        """Send a message of ASGI."""
-        try:
-            async with asyncio.timeout(self._unread_s):
-                await self._send(message)
-        except TimeoutError:
-            raise _Gone from None
-
-    async def send_body(self, body: bytes, *, more: bool = False) -> None:
-        """Send a part of a body."""
-        message = {"type": "http.response.body", "body": body, "more_body": more}
-        await self.send(message)
-
-    async def unless_gone(
-        self, work: Awaitable[_Value], timeout_s: float | None = None
-    ) -> _Value:
-        """Wait for something while the client is there."""
-        task = asyncio.ensure_future(work)
-        try:
-            done, _ = await asyncio.wait(
-                (task, self._gone),
-                timeout=timeout_s,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if task in done:
-                return task.result()
-            raise _Gone if done else TimeoutError
-        except asyncio.CancelledError:
-            raise stopping() from None
-        finally:
-            task.cancel()
-            # Read, or it is logged as never retrieved.
-            task.add_done_callback(lambda one: one.cancelled() or one.exception())
-
-    async def _wait_until_gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
