@@ -60,9 +60,9 @@ def serve(args: Args) -> int:
             --key-file key.txt --max-streams 100
 
     OpenAI's clients POST files to /v1/audio/transcriptions, Deepgram's clients stream
-    to /v1/listen, and browsers find a page at /. The first line is the address; `ready`
-    follows when all kernels are compiled. SIGTERM, or Ctrl-C, drains: streams get their
-    final words. A second one ends at once.
+    and POST files to /v1/listen, and browsers find a page at /. The first line is the
+    address; `ready` follows when all kernels are compiled. SIGTERM, or Ctrl-C, drains:
+    streams get their final words. A second one ends at once.
     """
     try:
         from wfstdec.server import app, service

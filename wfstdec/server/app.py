@@ -31,7 +31,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from wfstdec.server import deepgram, openai
+from wfstdec.server import deepgram, deepgram_files, openai
 from wfstdec.server.limits import RequestError
 from wfstdec.server.service import Service, in_thread
 
@@ -73,6 +73,7 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
         Route("/metrics", _metrics),
         *openai.routes(),
         *deepgram.routes(),
+        *deepgram_files.routes(),
     ]
     if page:
         routes.append(Route("/", _page))
@@ -149,7 +150,7 @@ def _answer(request: Request, error: Exception) -> Response:
         error = RequestError(error.status_code, error.detail, headers=error.headers)
     elif not isinstance(error, RequestError):
         error = RequestError(500, "the server failed; its log says why")
-    return error.response()
+    return error.response(request.url.path)
 
 
 @functools.cache
@@ -192,7 +193,8 @@ class _Checks:
                 reason = _REASONS.get(error.status, error.code or "")
                 self._service.metrics.refused.labels(reason).inc()
                 # Also a handshake, before it is accepted.
-                await error.response()(scope, receive, send)
+                path = scope["path"] if scope["type"] == "http" else ""
+                await error.response(path)(scope, receive, send)
                 return
             await self._app(scope, receive, send)
 

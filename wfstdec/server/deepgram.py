@@ -35,7 +35,7 @@ from wfstdec.errors import (
 )
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
-from wfstdec.server.limits import Limits, RequestError, read_value, wrong_value
+from wfstdec.server.limits import LISTEN, Limits, RequestError, read_value, wrong_value
 from wfstdec.server.service import Service
 from wfstdec.server.stream import (
     BoostsChanged,
@@ -70,7 +70,7 @@ _KNOWN = (
     *("encoding", "sample_rate", "channels", "interim_results", "endpointing"),
     *("utterance_end_ms", "vad_events", "language", "model"),
 )
-_FLAGS = {"true": True, "false": False}
+FLAGS = {"true": True, "false": False}
 _UTTERANCE_END_MS = 1000, 60_000
 _MAX_IGNORED, _NAME_CHARS = 50, 60
 """How many ignored names are reported, and how much of each."""
@@ -121,7 +121,7 @@ def _settings(
         return read_value(name, text, read, expected, "invalid_value")
 
     def flag(name: str) -> bool:
-        return one(name, False, lambda x: _FLAGS[x.lower()], "true or false")
+        return one(name, False, lambda x: FLAGS[x.lower()], "true or false")
 
     *others, last = _ENCODINGS
     expected = f"{', '.join(others)} or {last}; a WAV, FLAC, Ogg, ... needs none"
@@ -164,8 +164,8 @@ def _whole(text: str, least: int = 0, most: int = 10**9 - 1) -> int:
 
 
 def _silence(text: str) -> float | None:
-    if text.lower() in _FLAGS:
-        return None if _FLAGS[text.lower()] else math.inf
+    if text.lower() in FLAGS:
+        return None if FLAGS[text.lower()] else math.inf
     return (_whole(text, most=_UTTERANCE_END_MS[1]) or math.inf) / 1000
 
 
@@ -272,6 +272,16 @@ class Replies:
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     created: str = field(default_factory=_now)
 
+    @property
+    def model_uuid(self) -> str:
+        """Number of the model."""
+        return str(uuid.uuid5(_SPACE, self.model))
+
+    @property
+    def model_info(self) -> Json:
+        """Name, version and kind of the model."""
+        return {"name": self.model, "version": wfstdec.__version__, "arch": "ctc"}
+
     def of(self, event: Words | SpeechStarted | UtteranceEnd) -> Json:
         """Make the message of an event."""
         if isinstance(event, SpeechStarted):
@@ -279,7 +289,6 @@ class Replies:
         if isinstance(event, UtteranceEnd):
             last = event.last_word_end_s
             return {"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": last}
-        info = {"name": self.model, "version": wfstdec.__version__, "arch": "ctc"}
         message: Json = {
             "type": "Results",
             "channel_index": [0, 1],
@@ -290,8 +299,8 @@ class Replies:
             "channel": {"alternatives": _alternatives(event)},
             "metadata": {
                 "request_id": self.request_id,
-                "model_info": info,
-                "model_uuid": str(uuid.uuid5(_SPACE, self.model)),
+                "model_info": self.model_info,
+                "model_uuid": self.model_uuid,
             },
             "latency_ms": round(1000 * event.latency_s, 3),
         }
@@ -342,18 +351,19 @@ class Replies:
 def _alternatives(event: Words) -> list[Json]:
     """The words that are new; at the end of an utterance the n-best list too."""
     if not event.hypotheses:
-        return [_alternative(event.words, None)]
+        return [alternative(event.words, None)]
     best, *others = event.hypotheses
-    found = [_alternative(event.words, best)]
+    found = [alternative(event.words, best)]
     # What was sent of the utterance before is left out of all of them.
     start_s = event.start_s if len(event.words) < len(best.words) else -math.inf
     for one in others:
         words = [word for word in one.words if word.start_s >= start_s]
-        found.append(_alternative(words, one))
+        found.append(alternative(words, one))
     return found
 
 
-def _alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
+def alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
+    """Make the words and the text of a hypothesis, `whole`, or of a part of it."""
     known = [word.confidence for word in words if word.confidence is not None]
     found: Json = {
         "transcript": " ".join(word.text for word in words),
@@ -392,7 +402,7 @@ _REASON_BYTES = 123  # of a close, as WebSockets have it
 
 def routes() -> list[WebSocketRoute]:
     """Routes for the app."""
-    return [WebSocketRoute("/v1/listen", _listen)]
+    return [WebSocketRoute(LISTEN, _listen)]
 
 
 class _Ending(NamedTuple):

@@ -6,14 +6,18 @@
 
 A handler raises, and the app answers in the words of OpenAI's protocol. Its clients
 make an exception of the status, and retry at 408, 409, 429 and from 500 on, after
-`Retry-After` where it is given.
+`Retry-After` where it is given. Files of Deepgram's protocol are answered in its own:
+
+    {"err_code": "Bad Request", "err_msg": "...", "request_id": "..."}
 """
 
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wfstdec.search.options import CheckedOptions
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
     from starlette.responses import JSONResponse
 
 _Value = TypeVar("_Value")
+
+LISTEN = "/v1/listen"
+"""Path of Deepgram's protocol, whose errors have another form."""
 
 ENDPOINT_FLOOR_S = 0.4
 """Least silence after a good end that ends an utterance, where clients ask for less."""
@@ -99,6 +106,8 @@ _TYPES = {
     503: "overloaded_error",
 }
 """Types by status, where it is none of the two common ones."""
+_ERR_CODES = {401: "INVALID_AUTH", 429: "TOO_MANY_REQUESTS"}
+"""Deepgram's codes that are not the name of the status."""
 
 
 class RequestError(Exception):
@@ -133,11 +142,17 @@ class RequestError(Exception):
             }
         }
 
-    def response(self) -> JSONResponse:
-        """Make the answer."""
+    def response(self, path: str = "") -> JSONResponse:
+        """Make the answer to a request for a path."""
         from starlette.responses import JSONResponse  # the command line has none
 
-        return JSONResponse(self.body, self.status, self.headers)
+        body: dict[str, Any] = self.body
+        if path == LISTEN:
+            request_id = str(uuid.uuid4())
+            err_code = _ERR_CODES.get(self.status, HTTPStatus(self.status).phrase)
+            body = {"err_code": err_code, "err_msg": self.message}
+            body["request_id"] = self.headers["dg-request-id"] = request_id
+        return JSONResponse(body, self.status, self.headers)
 
 
 def wrong_value(
