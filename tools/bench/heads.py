@@ -7,6 +7,7 @@
     text         the last two, the language models of more and more sentences
     transducers  RNN-T and TDT: greedy, ALSD++, AES++, with language models
     fusion       ALSD++: LM weight, early or late, blanks scored or not
+    domain       ALSD++ with a language model of another domain
     phrases      lists of words: our trees in each search, others' ways to have a list
     whisper      Whisper's own decoder, and lists of texts sorted by it
 
@@ -20,6 +21,8 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import lzma
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -228,6 +231,21 @@ def fusion(bed: Bed) -> Iterator[Search]:
                     yield Search(name, partial(found_by, decoder, frames), [setting])
 
 
+def domain(bed: Bed) -> Iterator[Search]:
+    """A language model of another domain, and one of as many sentences of books."""
+    path = bed.data / "text" / "raw" / "charles-darwin_the-origin-of-species.txt.xz"
+    text = lzma.decompress(path.read_bytes()).decode().lower()
+    clauses = (re.sub(r"[^a-z']+", " ", one) for one in re.split(r"[.,;:\n]", text))
+    lines = [one.strip() for one in clauses if len(one.split()) > 2]
+    for name, own in (("of Darwin", lines), ("of books", bed.some(len(lines)))):
+        arpa = bed.lm(own, SIZES[0], 4)
+        for head in ("rnnt", "tdt"):
+            decoder, frames = bed.transducer(head, lm=arpa)
+            for setting in each("lm_scale", (0.1, 0.2, 0.3)):
+                label = f"{head}: {len(lines):,} clauses {name}"
+                yield Search(label, partial(found_by, decoder, frames), [setting])
+
+
 def whisper(bed: Bed) -> Iterator[Search]:
     """Whisper's own decoder, and lists of CTC and TDT sorted by other models."""
     net, _, tokenizer = load_whisper()
@@ -351,7 +369,7 @@ def phrases(bed: Bed) -> Iterator[Search]:
         yield Search(name, by_ngrams, few)
 
 
-TABLES = (ctc, text, transducers, fusion, phrases, whisper)
+TABLES = (ctc, text, transducers, fusion, domain, phrases, whisper)
 
 
 def lists_by_part(bed: Bed) -> dict[str, dict[str, list[str]]]:
@@ -390,7 +408,7 @@ def measure(
     row = errors_of(bed, search, "test", words["test"], best)
     seconds = round(time.process_time() - begin, 2)
     texts = row.pop("texts")
-    told = ", ".join(f"{name} {value}" for name, value in best.items()) or "-"
+    shown = ", ".join(f"{name} {value}" for name, value in best.items()) or "-"
     if scored:
         hypotheses = {name: text.split() for name, text in texts.items()}
         counter = PhraseCounter(list(scored))
@@ -398,7 +416,7 @@ def measure(
         for kind in ("precision", "recall", "f_score"):
             share = getattr(score, kind)
             row[kind] = None if share is None else 100 * share
-    named = {"search": search.name, "setting": told, "tuning": tuning}
+    named = {"search": search.name, "setting": shown, "tuning": tuning}
     return named | row | {"cpu_s": seconds}
 
 

@@ -7,7 +7,7 @@ Writes model.npz (an encoder of convolutions on Whisper's, with the heads `rnnt`
 `tdt`: `wfstdec.load_transducer`), rest.npz (what is before that encoder, and linear
 layers on it for CTC with 256 and 1,024 pieces), bpe1024.model and training.json. The
 256 pieces are those of graphs/transducer_demo. Whisper's frames are computed once. A
-run that is stopped goes on from its last minutes, and the time that it has had counts.
+run that is stopped continues from its last minutes, and the time that it has had counts.
 
 Three hours of speech have too few words to learn spelling from, so that most examples
 are simulated (`tools.data.simulated_speech`), and the first layers learn to tell phones
@@ -60,7 +60,7 @@ REAL = 0.35
 CTC_SHARE = 0.25
 """Of the time: CTC alone."""
 CTC_WEIGHT = 0.3
-"""Of each CTC loss beside the others'."""
+"""Of each CTC loss; the other losses count whole."""
 BEHIND, AHEAD = 4, 3
 SIGMA = 0.02
 """Under-normalisation of the TDT loss."""
@@ -356,7 +356,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     training = Training(net, args.out)
     rng = np.random.default_rng([args.seed, training.steps])
     whole, saved, aligned = 60 * args.minutes, training.seconds, False
-    told: dict[str, float] = {}
+    means: dict[str, float] = {}
     print(
         f"{sum(p.numel() for p in net.parameters())} weights, {len(examples)} examples"
     )
@@ -368,10 +368,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             align(training.average.eval(), examples)
             aligned = True
         for name, loss in training.step(batch, done, rng).items():
-            told[name] = 0.98 * told.get(name, loss) + 0.02 * loss
+            means[name] = 0.98 * means.get(name, loss) + 0.02 * loss
         training.seconds += time.perf_counter() - started
         if training.steps % REPORT_STEPS == 0:
-            losses = " ".join(f"{name} {mean:.3f}" for name, mean in told.items())
+            losses = " ".join(f"{name} {mean:.3f}" for name, mean in means.items())
             print(f"{training.steps} {training.seconds:.0f} s {losses}", flush=True)
         if training.steps % CHECK_STEPS == 0:
             wer = tuning_wer(training.average.eval(), pieces[SIZES[0]], tuning)
