@@ -7,7 +7,7 @@ Writes model.npz (an encoder of convolutions on Whisper's, with the heads `rnnt`
 `tdt`: `wfstdec.load_transducer`), rest.npz (what is before that encoder, and linear
 layers on it for CTC with 256 and 1,024 pieces), bpe1024.model and training.json. The
 256 pieces are those of graphs/transducer_demo. Whisper's frames are computed once. A
-run that is stopped continues from its last minutes, and the time that it has had counts.
+run that is stopped continues from its last minutes; the time that it has had counts.
 
 Three hours of speech have too few words to learn spelling from, so that most examples
 are simulated (`tools.data.simulated_speech`), and the first layers learn to tell phones
