@@ -154,6 +154,15 @@ def test_stereo_in_an_mp4(sound):
     assert likeness(0.75 * sound, audio.waveform) > 0.98
 
 
+def test_raw_aac_of_much_silence(sound):
+    # What FFmpeg says of its length follows from the bit rate of the beginning.
+    noise = np.random.default_rng(1).uniform(-0.5, 0.5, 10 * RATE)
+    samples = np.concatenate([np.zeros(10 * RATE), noise]).astype(np.float32)
+    data = av_bytes(samples, "adts", "aac")
+    audio = read_audio(data, RATE, max_seconds=21.0)
+    assert len(audio.waveform) / RATE == pytest.approx(20.0, abs=0.3)
+
+
 @pytest.mark.parametrize(
     "data", (b"", b"hello" * 99, bytes(range(256)) * 20, b"RIFF\0\0\0\0WAVE"), ids=len
 )

@@ -152,19 +152,34 @@ def test_oov_words_that_sound_as_common_ones_get_least():
     )
 
 
-@pytest.mark.parametrize("num_tokens", [3, 6_625])
-def test_bonuses_without_words_follow_from_lengths_and_the_list(num_tokens):
-    lengths = {"a": 1, "abcabc": 3, "dabcabca": 4}
-    # The letters a to d make 16 tokens of two, about: there are 15 in 8 tokens.
-    size = min(num_tokens, 4 ** (15 / 8))
+def by_lengths(lengths, size):
     root = {text: size ** (-(n + 1.5) / 6) for text, n in lengths.items()}
     mass = sum(root.values())
+    return {text: math.log(1 + 1 / (root[text] * mass)) for text in lengths}
+
+
+@pytest.mark.parametrize("num_tokens", [3, 27])
+def test_bonuses_without_words_follow_from_lengths_and_the_list(num_tokens):
+    lengths = {"a": 1, "abc": 3, "abcd": 4}
     found = bonuses_of_lengths(num_tokens, lengths)
-    assert found == pytest.approx(
-        {text: math.log(1 + 1 / (root[text] * mass)) for text in lengths}
-    )
+    assert found == pytest.approx(by_lengths(lengths, num_tokens))
     assert bonuses_of_lengths(num_tokens, dict(reversed(lengths.items()))) == found
     assert bonuses_of_lengths(27, {"abcdefgh": 8}) == {"abcdefgh": MOST_OF_TOKENS}
+
+
+@pytest.mark.parametrize("num_tokens, per_token", [(6_625, 1), (6_625, 2), (20, 2)])
+def test_no_more_tokens_count_than_the_letters_of_a_long_list_make(
+    num_tokens, per_token
+):
+    # Five letters, each of them 96 times in all texts of four.
+    texts = ["".join(four) for four in itertools.permutations("abcde", 4)]
+    lengths = {text: 4 // per_token for text in texts}
+    found = bonuses_of_lengths(num_tokens, lengths)
+    size = min(num_tokens, 5**per_token)
+    assert found == pytest.approx(by_lengths(lengths, size))
+    few = dict(list(lengths.items())[:10])  # it may have many more letters
+    known = {text: min(6, x) for text, x in by_lengths(few, num_tokens).items()}
+    assert bonuses_of_lengths(num_tokens, few) == pytest.approx(known)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -190,7 +190,7 @@ def test_answers_that_are_not_read_hold_no_connection():
 
 
 @pytest.mark.parametrize(
-    ("files", "most"), [(-1, 4096), (10_000, 4096), (1000, 906), (128, 34), (50, 1)]
+    ("files", "most"), [(-1, 4096), (10_000, 4096), (1000, 781), (128, 18), (50, 1)]
 )
 def test_connections_are_no_more_than_files_may_be_open(
     monkeypatch, caplog, files, most

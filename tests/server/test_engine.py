@@ -18,6 +18,7 @@ from served import wait_until
 from tools.bench.row_encoder import RowEncoder, StreamingRowEncoder
 from wfstdec.batch import LatticeReading
 from wfstdec.errors import AudioError, BoostError, LimitError, LogprobError
+from wfstdec.search.endpoints import Signal
 from wfstdec.server.engine import Engine, Metrics
 from wfstdec.server.limits import Limits
 from wfstdec.server.stream import (
@@ -26,6 +27,7 @@ from wfstdec.server.stream import (
     StreamSettings,
     UtteranceEnd,
     Words,
+    rules_with_silence,
 )
 
 LISTS = (None, ["bartley"], {"i": 2.0, "was wrong": 3.0}, ["understand", "he"])
@@ -209,6 +211,11 @@ def test_short_endpointing_signals_and_cuts_at_the_floor(
     counts, texts = zip(*found.values(), strict=True)
     assert texts == (texts[-1],) * 4
     assert counts[0] > counts[1] > counts[2] >= counts[3] == len(texts[-1])
+
+
+def test_signals_stay_signals():
+    for rule in (Signal(length_s=20.0), Signal(1.5, needs_speech=False), Signal(0.7)):
+        assert all(isinstance(r, Signal) for r in rules_with_silence([rule], 0.1))
 
 
 def test_each_flush_has_one_answer(encoder, speech, make_engine):

@@ -9,7 +9,7 @@
     fusion       ALSD++: LM weight, early or late, blanks scored or not
     domain       ALSD++ with a language model of another domain
     phrases      lists of words: our trees in each search, others' ways to have a list
-    whisper      Whisper's own decoder, and lists of texts sorted by it
+    whisper      Whisper's own decoder, lists sorted by it; every fourth utterance
 
 Of several settings the one with the fewest errors on two speakers of LibriSpeech
 dev-clean is taken; the figures are of four others (214 utterances, 5,377 words). Nobody
@@ -42,14 +42,14 @@ from tools.data.head_data import cached_frames, of_part, read_speech
 from tools.data.simulated_speech import BOOKS, sentences_without
 from tools.data.train_heads import Pieces
 from tools.data.train_token_lm import estimate
-from tools.data.whisper import load_whisper
+from tools.data.whisper import encode_whole, load_whisper
 from tools.data.whisper_heads import SIZES, load_heads
 from tools.peers.word_spotting import WordSpotter
+from wfstdec.audio import read_audio
 from wfstdec.compare.comparison import PhraseCounter
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.models import HfAttentionModel
 from wfstdec.text.files import atomic_write, read_lines
-from wfstdec.text.lexicon import WORD_START
 from wfstdec.text.normalize import NORMALIZE
 from wfstdec.transducer.forward import TextModel
 
@@ -59,12 +59,14 @@ SENTENCES = 200_000
 WORD_SCALES = (0.2, 0.4, 0.6, 0.8, 1.0)
 PIECE_SCALES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 NBEST = 16
+EVERY = 4
+"""Utterances to one that Whisper decodes."""
 UNK_COST = 12.0
 """Nats of a word that the language model lacks: kaldingram writes no <unk>."""
 OPEN = wfstdec.OpenVocabulary(word_cost=4.0, token_cost=3.0)
 SUM = {"merge": "sum", "beam": 13.0, "beam_size": 64}
 LISTED = {"WFST": 0.6, "pieces": 0.3}
-"""LM weights with lists: about those that the other tables choose."""
+"""LM weights with lists."""
 COLUMNS: Columns = {
     "search": text_figure("search"),
     "setting": text_figure("setting"),
@@ -98,6 +100,7 @@ class Bed:
     def __init__(self, args: argparse.Namespace) -> None:
         self.data, self.cache, self.heads = args.data, args.cache, args.heads
         speech = read_speech(args.data)
+        self.audio = {one.name: one.audio for one in speech}
         frames = cached_frames(speech, args.cache)
         self.references: dict[str, dict[str, tuple[str, ...]]] = {}
         self.frames: dict[str, list[torch.Tensor]] = {}
@@ -123,6 +126,15 @@ class Bed:
             }
             for n in SIZES
         }
+
+    def thin(self, step: int) -> None:
+        """Keep every `step`-th utterance."""
+        every = slice(None, None, step)
+        for part, references in self.references.items():
+            self.references[part] = dict(list(references.items())[every])
+            stored = self.frames, self.features, *self.logprobs.values()
+            for one in stored:
+                one[part] = one[part][every]
 
     @cached_property
     def sentences(self) -> list[str]:
@@ -248,14 +260,22 @@ def domain(bed: Bed) -> Iterator[Search]:
 
 def whisper(bed: Bed) -> Iterator[Search]:
     """Whisper's own decoder, and lists of CTC and TDT sorted by other models."""
-    net, _, tokenizer = load_whisper()
+    bed.thin(EVERY)
+    net, extractor, tokenizer = load_whisper()
+    own_frames = {
+        part: [
+            encode_whole(net, extractor, read_audio(bed.audio[name], 16_000).waveform)
+            for name in references
+        ]
+        for part, references in bed.references.items()
+    }
     marks = ["<|startoftranscript|>", "<|notimestamps|>"]
     prompt = tokenizer.convert_tokens_to_ids(marks)
     model = HfAttentionModel(net, tokenizer, prompt=prompt)
-    attention = wfstdec.AttentionDecoder(model, batch_size=1)  # frames have no mask
+    attention = wfstdec.AttentionDecoder(model)
 
     def attended(part: str, words: Any, **setting: Any) -> Texts:
-        given = found_by(attention, bed.frames, part, words, **setting)
+        given = found_by(attention, own_frames, part, words, **setting)
         return [" ".join(NORMALIZE.words(text.split())) for text in given]
 
     for size in (1, 5):
@@ -268,7 +288,7 @@ def whisper(bed: Bed) -> Iterator[Search]:
     wide = wfstdec.TransducerOptions(beam_size=NBEST, nbest=NBEST)
     tdt, frames = bed.transducer("tdt", options=wide)
     own = TextModel(wfstdec.load_transducer(bed.heads / "model.npz", "tdt"))
-    by_whisper = {"Whisper": (model, bed.frames)}
+    by_whisper = {"Whisper": (model, own_frames)}
     for name, decoder, given, models in (
         ("TLG", wfst, bed.logprobs[SIZES[1]], by_whisper | {"TDT": (own, frames)}),
         ("TDT, ALSD++", tdt, frames, by_whisper),
@@ -358,11 +378,10 @@ def phrases(bed: Bed) -> Iterator[Search]:
         def by_ngrams(
             part: str, words: Any, weight: float = 0.0, head: str = head, lm: Any = lm
         ) -> Texts:
-            # With each piece by itself: what a model lacks cannot be written.
-            alone = [name.strip(WORD_START) for name in pieces.names]
-            own = None if words is None else bed.lm([*words, *alone], size, 3)
+            own = None if words is None else bed.lm(words, size, 3)
             lms = [lm] if own is None else [lm, (own, weight)]
-            return found_by(*bed.transducer(head, lm=lms), part, words)
+            given = bed.transducer(head, lm=lms, unk_cost=UNK_COST)
+            return found_by(*given, part, words)
 
         few = each("weight", (0.02, 0.05, 0.1, 0.2))
         name = f"{head} ALSD++, 5-gram of pieces, 3-gram of the list"

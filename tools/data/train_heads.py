@@ -387,7 +387,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         "seed": args.seed,
         "torch": torch.__version__,
         "recordings": len(examples) // len(SPEEDS),
-        "hours": round(sum(len(one.frames) for one in examples) * 0.02 / 3600, 2),
     }
     with atomic_write(args.out / "training.json", "w") as file:
         file.write(json.dumps(notes, indent=2) + "\n")

@@ -153,10 +153,18 @@ def load_whisper() -> tuple[Any, Any, Any]:
 
 
 @torch.inference_mode()
+def encode_whole(model: Any, extractor: Any, samples: np.ndarray) -> Tensor:
+    """Frames of 30 s, [1500, D], as Whisper's own decoder wants them."""
+    found = extractor(samples, sampling_rate=SAMPLE_RATE, return_tensors="pt")
+    return model.get_encoder()(found.input_features).last_hidden_state[0]
+
+
+@torch.inference_mode()
 def encode(model: Any, extractor: Any, samples: np.ndarray) -> np.ndarray:
     """Frames of the encoder, float32 [T, D], 20 ms; T does not grow to 30 s.
 
-    `samples`: at 16 kHz; more than `MAX_SECONDS` are cut into equal parts.
+    `samples`: at 16 kHz; more than `MAX_SECONDS` are cut into equal parts. With such
+    frames Whisper's own decoder often repeats itself without end.
     """
     if len(samples) > MAX_SECONDS * SAMPLE_RATE:
         count = int(np.ceil(len(samples) / (MAX_SECONDS * SAMPLE_RATE)))

@@ -191,7 +191,8 @@ class AvSource(Source):
         form = f"{container.format.name} {stream.codec_context.name}"
         super().__init__(stream.rate, stream.channels, form)
         self._container, self._stream, self._av = container, stream, av
-        if container.duration:
+        # Of raw AAC it is a guess from the bit rate.
+        if container.duration and container.format.name != "aac":
             self.duration_s = container.duration / av.time_base
         if len(streams) > 1:
             text = f"{len(streams)} audio streams, the first one taken"

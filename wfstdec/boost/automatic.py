@@ -16,8 +16,9 @@ words that cost less than `COMMON` nats.
 
 Where there are no words, p follows from the number of tokens n of an entry and that of
 all tokens, V, or of what the list's letters can make where that is less: a model of
-6,625 characters writes English with 27. With `MOST_OF_TOKENS`, and 1 for `TRUST`, the
-rule is the same:
+6,625 characters writes English with 27. A list in which letters do not come again and
+again (`RECURRENCES`) does not show them all. With `MOST_OF_TOKENS`, and 1 for `TRUST`,
+the rule is the same:
 
     p = min(V, letters ** (letters per token)) ** -((n + 1.5) / 3)
 
@@ -55,6 +56,8 @@ COMMON = 9.0
 """Words that cost less, nats, must not be taken for added ones."""
 NEAR_ADDED, SAME_ADDED = 0.6, 0.1
 """Shares of added words that sound like common ones."""
+RECURRENCES = 30
+"""How often each letter has to be in a list, on the average, to be known as all."""
 
 _RAREST = 40.0
 """No word is taken to cost more, nats."""
@@ -65,9 +68,12 @@ def bonuses_of_lengths(num_tokens: int, lengths: Mapping[str, int]) -> dict[str,
     """The bonus of each phrase of a list by its number of tokens, nats."""
     sizes = np.array(list(lengths.values()), np.float64)
     power = (sizes + _EXTRA_TOKENS) / _TOKENS_PER_V
-    per_token = sum(map(len, lengths)) / max(1.0, sizes.sum())
-    spelled = per_token * math.log(max(2, len(set(chain.from_iterable(lengths)))))
-    cost = np.minimum(power * min(spelled, math.log(max(2, num_tokens))), _RAREST)
+    per_token = math.log(max(2, num_tokens))
+    length, letters = sum(map(len, lengths)), len(set(chain.from_iterable(lengths)))
+    if length >= RECURRENCES * letters:
+        spelled = length / max(1.0, sizes.sum()) * math.log(max(2, letters))
+        per_token = min(per_token, spelled)
+    cost = np.minimum(power * per_token, _RAREST)
     root = np.exp(-0.5 * cost)
     bonus = _bonuses(root, MOST_OF_TOKENS)
     return dict(zip(lengths, bonus.tolist(), strict=True))

@@ -708,7 +708,8 @@ def rules_with_silence(
         return lengths or (_LONGEST,)
     after_speech = [r for r in rules if r.silence_s > 0 and r.needs_speech]
     if not after_speech:
-        return (EndpointRule(silence_s=silence_s), *rules)
+        kind = type(rules[0]) if rules else EndpointRule
+        return (kind(silence_s=silence_s), *rules)
     later = silence_s - min(rule.silence_s for rule in after_speech)
     # A rule for silence alone must not end an utterance before those after speech can.
     longest = max(rule.silence_s for rule in after_speech) + later

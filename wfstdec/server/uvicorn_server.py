@@ -136,7 +136,7 @@ that one read brings, a quarter of this."""
 _BACKLOG, _ACCEPTS = 128, 8
 """Connections that the kernel keeps waiting, and those taken in a turn of the loop: it
 takes four turns to close one that is too many."""
-_SPARE_FILES = 64  # for files of uploads, and connections on their way out
+_SPARE_FILES = 64  # for what is opened now and then, and connections on their way out
 _LEAVING_S = 2  # for connections to be closed when all streams have ended
 _POLL_S = 0.02
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -150,6 +150,7 @@ def make_config(app: ASGIApp, limits: Limits, **more: Any) -> uvicorn.Config:
     own = {"idle_s": limits.idle_s, "idle": {}}
     http = type("_BoundedHttp", (_Http,), own)
     settings: dict[str, Any] = {
+        "loop": "asyncio",  # uvloop does not ask `_Listening` for connections
         "http": http,
         "ws": _SocketProtocol,
         "ws_max_size": limits.message_bytes,
@@ -235,7 +236,8 @@ class _Connection(socket.socket):
 def most_connections(limits: Limits) -> int:
     """Connections that the limit of open files allows."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free: float = files - _SPARE_FILES - len(os.listdir("/dev/fd"))
+    spooled = min(limits.uploads + limits.requests, files // 8)  # files of bodies
+    free: float = files - _SPARE_FILES - spooled - len(os.listdir("/dev/fd"))
     if files == resource.RLIM_INFINITY:
         free = math.inf
     most = int(max(1, min(limits.connections, free)))
