@@ -109,8 +109,10 @@ class Bed:
             self.references[part] = {one.name: one.words for one in own}
             arrays = (np.asarray(frames[one.name], np.float32) for one in own)
             self.frames[part] = list(map(torch.from_numpy, arrays))
-        net, demo = load_heads(args.heads), ROOT / "graphs" / "transducer_demo"
-        self.models = {256: demo / "bpe.model", 1024: args.heads / "bpe1024.model"}
+        net, names = load_heads(args.heads), ("bpe.model", "bpe1024.model")
+        self.models = {
+            n: args.heads / name for n, name in zip(SIZES, names, strict=True)
+        }
         self.pieces = {n: Pieces(self.models[n].read_bytes()) for n in SIZES}
         self.tokens = {
             n: wfstdec.token_table([*self.pieces[n].names, "<blank>"], n) for n in SIZES

@@ -30,7 +30,7 @@ from tools.data.whisper import SAMPLE_RATE, SILENCE, load_whisper
 from tools.data.whisper_heads import SIZES, HeadsNet, load_heads
 from wfstdec.text.files import atomic_write
 
-FFT, HOP, SHIFT_S = 400, 160, 0.08
+FFT, HOP, STEP = 400, 160, 1280  # samples: a window, a frame of Whisper, one of ours
 
 
 class Waveform(nn.Module):
@@ -63,9 +63,7 @@ class Waveform(nn.Module):
         lengths = torch.ones_like(features[:, 0, 0], dtype=torch.long)
         encoder = self.net.transducer.encoder
         encoded, _ = encoder(features, lengths * features.shape[1])
-        count = (waveform.shape[1] + int(SHIFT_S * SAMPLE_RATE) - 1) // int(
-            SHIFT_S * SAMPLE_RATE
-        )
+        count = (waveform.shape[1] + STEP - 1) // STEP
         return self.net.ctc[self.size](encoded[:, :count]).log_softmax(-1)
 
 
@@ -107,17 +105,10 @@ class Both(nn.Module):
         super().__init__()
         self.predictor, self.joiner = Predictor(predictor), Joiner(joiner)
 
-    def forward(
-        self,
-        encoder_outputs: Tensor,
-        targets: Tensor,
-        target_length: Tensor,
-        s1: Tensor,
-        s2: Tensor,
-    ):
+    def forward(self, encoder_outputs: Tensor, *given: Tensor):
         """See the two."""
-        g, length, n1, n2 = self.predictor(targets, target_length, s1, s2)
-        return self.joiner(encoder_outputs, g), length, n1, n2
+        g, *states = self.predictor(*given)
+        return self.joiner(encoder_outputs, g), *states
 
 
 def export(
@@ -176,7 +167,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         given = {"waveform": torch.zeros(2, SAMPLE_RATE)}
         path = export(folder / "model.onnx", module, given, ["log_probs"])
         stored = onnx.load(path)
-        notes = {"sample_rate": SAMPLE_RATE, "frame_shift_s": SHIFT_S, "blank": size}
+        notes = {
+            "sample_rate": SAMPLE_RATE,
+            "frame_shift_s": STEP / SAMPLE_RATE,
+            "blank": size,
+        }
         onnx.helper.set_model_props(stored, {k: str(v) for k, v in notes.items()})
         onnx.save(stored, path)
     for head in ("rnnt", "tdt"):

@@ -23,6 +23,7 @@ import copy
 import io
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -124,6 +125,7 @@ def both_pieces(data: Path, out: Path) -> dict[int, Pieces]:
         lines = [line for line in read_lines(data / "text" / BOOKS) if line]
         with atomic_write(own) as file:
             file.write(train_pieces(evenly_spaced(lines, 100_000), SIZES[1] + 1))
+    shutil.copy(PIECES_256, out / "bpe.model")  # where decoders look for it
     paths = zip(SIZES, (PIECES_256, own), strict=True)
     return {size: Pieces(path.read_bytes()) for size, path in paths}
 
