@@ -185,8 +185,8 @@ class Bench:
         if self.args.phrases is not None:
             phrases = read_phrase_weights(self.args.phrases).of("")
             compiler = decoder.phrase_compiler(PhraseOptions())
-            scale = self.args.phrase_weight
-            weighed = {p: scale * (1.0 if w is None else w) for p, w in phrases.items()}
+            given = {p: 1.0 if w is None else w for p, w in phrases.items()}
+            weighed = {p: w * self.args.phrase_weight for p, w in given.items()}
             boosts = compiler.compile(weighed)
             rows.append(self._point(decoder, boosts, setting, named, None))
         return rows

@@ -15,7 +15,7 @@ that of its most distinct word. Of an OOV word it is `NEAR_ADDED` and `SAME_ADDE
 words that cost less than `COMMON` nats.
 
 Where there are no words, p follows from the number of tokens n of an entry and that of
-all tokens, V, or of what the list's letters can make where that is less: a model of
+all tokens, V, or of what the list's letters can make where that is far less: a model of
 6,625 characters writes English with 27. A list in which letters do not come again and
 again (`RECURRENCES`) does not show them all. With `MOST_OF_TOKENS`, and 1 for `TRUST`,
 the rule is the same:
@@ -58,6 +58,8 @@ NEAR_ADDED, SAME_ADDED = 0.6, 0.1
 """Shares of added words that sound like common ones."""
 RECURRENCES = 30
 """How often each letter has to be in a list, on the average, to be known as all."""
+FAR_LESS = 1.5
+"""Power of the number of tokens that letters can make, below which V does not count."""
 
 _RAREST = 40.0
 """No word is taken to cost more, nats."""
@@ -72,7 +74,7 @@ def bonuses_of_lengths(num_tokens: int, lengths: Mapping[str, int]) -> dict[str,
     length, letters = sum(map(len, lengths)), len(set(chain.from_iterable(lengths)))
     if length >= RECURRENCES * letters:
         spelled = length / max(1.0, sizes.sum()) * math.log(max(2, letters))
-        per_token = min(per_token, spelled)
+        per_token = spelled if spelled < per_token / FAR_LESS else per_token
     cost = np.minimum(power * per_token, _RAREST)
     root = np.exp(-0.5 * cost)
     bonus = _bonuses(root, MOST_OF_TOKENS)
