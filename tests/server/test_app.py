@@ -17,7 +17,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from wfstdec.server import app as access
-from wfstdec.server.app import Access, RequestLog, is_same_origin
+from wfstdec.server.app import Checks, RequestLog, check_access, is_same_origin
 from wfstdec.server.limits import Limits
 
 KEY = "s3cret-key"
@@ -129,7 +129,7 @@ def echo_app(service):
     ]
     middleware = [
         Middleware(RequestLog, service=service, paths={"/v1/echo", "/v1/hello"}),
-        Middleware(Access, service=service),
+        Middleware(Checks, service=service, check=check_access),
     ]
     return Starlette(routes=routes, middleware=middleware)
 

@@ -26,7 +26,7 @@ from wfstdec.cli.flags import limits_of
 from wfstdec.cli.main import main, make_parser
 from wfstdec.cli.serve import known_hosts, read_key
 from wfstdec.errors import FormatError, OptionError
-from wfstdec.server.app import Access, make_app
+from wfstdec.server.app import Checks, check_access, make_app
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service
 from wfstdec.server.uvicorn_server import open_socket
@@ -41,7 +41,7 @@ class DeferredSignals:
                 Route("/ready", self._ready),
                 WebSocketRoute("/v1/stream", self._stream),
             ],
-            middleware=[Middleware(Access, service=service)],
+            middleware=[Middleware(Checks, service=service, check=check_access)],
             lifespan=make_app(service).router.lifespan_context,
         )
         self.app.state.service = service

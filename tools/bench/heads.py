@@ -12,8 +12,8 @@
     whisper      Whisper's own decoder, lists sorted by it; every fourth utterance
 
 Of several settings the one with the fewest errors on two speakers of LibriSpeech
-dev-clean is taken; the figures are of four others (214 utterances, 5,377 words). Nobody
-of them was trained on, and no sentence of the language models has six words in a row
+dev-clean is taken; the figures are of four others (214 utterances, 5,377 words). None
+of the six was trained on, and no sentence of the language models has six words in a row
 with theirs. `s`: CPU seconds of one thread, the head's with a transducer's.
 """
 
@@ -146,7 +146,7 @@ class Bed:
         return [" ".join(words) for words in sentences_without(references, lines)]
 
     def some(self, count: int = SENTENCES) -> list[str]:
-        """So many sentences, evenly spaced."""
+        """`count` sentences, evenly spaced."""
         return evenly_spaced(self.sentences, count)
 
     def lm(self, lines: Sequence[str], size: int | None, order: int) -> str:

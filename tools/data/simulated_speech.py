@@ -1,4 +1,4 @@
-"""Examples to train heads on: frames of Whisper for sentences that nobody has said.
+"""Examples to train heads on: frames of Whisper for sentences of books.
 
     source = Simulator(speech, frames, data, rng)
     frames, logprobs, words, spans = source.example()

@@ -210,7 +210,7 @@ def transducer_losses(
 
 
 def simulated(source: Simulator, pieces: Mapping[int, Pieces]) -> Example:
-    """One that nobody has said; a word's frames go to its tokens in equal parts."""
+    """A simulated one; a word's frames go to its tokens in equal parts."""
     frames, phones, words, spans = source.example()
     ends: list[float] = []
     for word, (start, stop) in zip(words, spans, strict=True):

@@ -16,7 +16,7 @@ import ipaddress
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib.resources import files
 from urllib.parse import urlsplit
@@ -82,7 +82,7 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
         routes=routes,
         middleware=[
             Middleware(RequestLog, service=service, paths=paths),
-            Middleware(Hosts, service=service),
+            Middleware(Checks, service=service, check=check_host),
             Middleware(
                 CORSMiddleware,
                 allow_origins=service.origins,
@@ -90,7 +90,7 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
                 allow_headers=("*",),
                 expose_headers=_EXPOSED,
             ),
-            Middleware(Access, service=service),
+            Middleware(Checks, service=service, check=check_access),
         ],
         exception_handlers=dict.fromkeys(
             (RequestError, HTTPException, Exception), _answer
@@ -177,18 +177,27 @@ def read_page() -> tuple[bytes, dict[str, str]]:
 
 
 # ------------------------------------------------------------------- access
-class _Checks:
-    """Middleware that lets a request through, or answers why not."""
+class Checks:
+    """Middleware that lets a request through, or answers why not.
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app, self._service = app, service
+    `check` raises RequestError, or returns what is held as long as the request lasts.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        check: Callable[[Service, Scope], AbstractContextManager[None] | None],
+    ) -> None:
+        self._app, self._service, self._check = app, service, check
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check requests and handshakes; the rest passes."""
         with contextlib.ExitStack() as stack:
             try:
                 if scope["type"] in ("http", "websocket"):
-                    stack.enter_context(self._checked(scope))
+                    held = self._check(self._service, scope)
+                    stack.enter_context(held or contextlib.nullcontext())
             except RequestError as error:
                 reason = _REASONS.get(error.status, error.code or "")
                 self._service.metrics.refused.labels(reason).inc()
@@ -198,82 +207,73 @@ class _Checks:
                 return
             await self._app(scope, receive, send)
 
-    def _checked(self, scope: Scope) -> AbstractContextManager[None]:
-        """Raise RequestError, or return what lasts as long as the request."""
-        raise NotImplementedError
 
-
-class Hosts(_Checks):
-    """Check of the name that a client calls the server by, before all others."""
-
+def check_host(service: Service, scope: Scope) -> None:
+    """Check the name that a client calls the server by."""
     # A page of evil.example, whose address then changes to this machine's, is of the
     # same origin as the server for its browser. Browsers always send a `Host`.
-    def _checked(self, scope: Scope) -> AbstractContextManager[None]:
-        known, host = self._service.hosts, Headers(scope=scope).get("host")
-        if "*" in known or host is None or scope["path"] == "/health":
-            return contextlib.nullcontext()
-        # Where the server listens on all addresses, any address is its own.
-        is_own = not _EVERY.isdisjoint(known) and is_address(host)
-        if not is_own and host_name(host) not in known:
+    known, host = service.hosts, Headers(scope=scope).get("host")
+    if "*" in known or host is None or scope["path"] == "/health":
+        return
+    # Where the server listens on all addresses, any address is its own.
+    is_own = not _EVERY.isdisjoint(known) and is_address(host)
+    if not is_own and host_name(host) not in known:
+        raise RequestError(
+            421,
+            f"the host {host[:100]!r}, expected the server's address or a name of "
+            "it; its --host-name allows others",
+            code="host_not_allowed",
+        )
+
+
+def check_access(service: Service, scope: Scope) -> AbstractContextManager[None] | None:
+    """Check size, origin and key, and whether work is taken, of this client too."""
+    # One to accept with: a browser that offers any closes if none is taken.
+    offered = [*scope.get("subprotocols", ()), None]
+    scope[SUBPROTOCOL] = offered[0] if offered[0] in _SUBPROTOCOLS else None
+    headers = Headers(scope=scope)
+    address = len(scope.get("raw_path", b"")) + len(scope["query_string"])
+    if address > (most := service.limits.url_bytes):
+        raise RequestError(
+            414,
+            f"an address of {address} bytes, expected at most {most}; "
+            f"{service.limits.remedy('url_bytes')}, and long lists can be sent by "
+            "`Configure`",
+        )
+    body = headers.get("content-length", "0")
+    is_long = body.isdecimal() and int(body) > _UNREAD_BYTES
+    if scope.get("method") != "POST" and is_long:
+        raise RequestError(413, f"a body of {body} bytes, expected none here")
+    # What sends no `Origin` is no page, and may come.
+    origin = headers.get("origin")
+    if origin is not None and not {"*", origin} & {*service.origins}:
+        if not is_same_origin(origin, headers.get("host", "")):
             raise RequestError(
-                421,
-                f"the host {host[:100]!r}, expected the server's address or a name of "
-                "it; its --host-name allows others",
-                code="host_not_allowed",
+                403,
+                f"a page of {origin[:100]!r}, expected the server's own; its "
+                "--origin lists others",
+                code="origin_not_allowed",
             )
-        return contextlib.nullcontext()
-
-
-class Access(_Checks):
-    """Check of size, origin and key, and whether work is taken, of this client too."""
-
-    def _checked(self, scope: Scope) -> AbstractContextManager[None]:
-        # One to accept with: a browser that offers any closes if none is taken.
-        offered = [*scope.get("subprotocols", ()), None]
-        scope[SUBPROTOCOL] = offered[0] if offered[0] in _SUBPROTOCOLS else None
-        service, headers = self._service, Headers(scope=scope)
-        address = len(scope.get("raw_path", b"")) + len(scope["query_string"])
-        if address > (most := service.limits.url_bytes):
+    if scope["path"] not in OPEN_PATHS and service.key is not None:
+        given = given_key(headers, scope.get("subprotocols", ()))
+        if given is None or not same_key(given, service.key):
+            found = "no key" if given is None else "another key"
             raise RequestError(
-                414,
-                f"an address of {address} bytes, expected at most {most}; "
-                f"{service.limits.remedy('url_bytes')}, and long lists can be sent by "
-                "`Configure`",
+                401,
+                f"{found}, expected the server's: 'Authorization: Bearer KEY' or "
+                "'Token KEY', in browsers the WebSocket subprotocols 'token', KEY",
+                code="invalid_api_key",
+                headers={"WWW-Authenticate": "Bearer"},
             )
-        body = headers.get("content-length", "0")
-        is_long = body.isdecimal() and int(body) > _UNREAD_BYTES
-        if scope.get("method") != "POST" and is_long:
-            raise RequestError(413, f"a body of {body} bytes, expected none here")
-        # What sends no `Origin` is no page, and may come.
-        origin = headers.get("origin")
-        if origin is not None and not {"*", origin} & {*service.origins}:
-            if not is_same_origin(origin, headers.get("host", "")):
-                raise RequestError(
-                    403,
-                    f"a page of {origin[:100]!r}, expected the server's own; its "
-                    "--origin lists others",
-                    code="origin_not_allowed",
-                )
-        if scope["path"] not in OPEN_PATHS and service.key is not None:
-            given = given_key(headers, scope.get("subprotocols", ()))
-            if given is None or not same_key(given, service.key):
-                found = "no key" if given is None else "another key"
-                raise RequestError(
-                    401,
-                    f"{found}, expected the server's: 'Authorization: Bearer KEY' or "
-                    "'Token KEY', in browsers the WebSocket subprotocols 'token', KEY",
-                    code="invalid_api_key",
-                    headers={"WWW-Authenticate": "Bearer"},
-                )
-        # No work while kernels are compiled, and when the server is about to stop.
-        if scope["path"].startswith(WORK) and (service.draining or service.warming):
-            code, text = "warming", "the server is starting"
-            if service.draining:
-                code, text = "draining", "the server is about to stop"
-            raise RequestError(503, text, code=code, retry_after_s=5)
-        if not scope["path"].startswith(WORK) or scope.get("method", "POST") != "POST":
-            return contextlib.nullcontext()
-        return service.counting(scope["client"][0] if scope.get("client") else "")
+    # No work while kernels are compiled, and when the server is about to stop.
+    if scope["path"].startswith(WORK) and (service.draining or service.warming):
+        code, text = "warming", "the server is starting"
+        if service.draining:
+            code, text = "draining", "the server is about to stop"
+        raise RequestError(503, text, code=code, retry_after_s=5)
+    if not scope["path"].startswith(WORK) or scope.get("method", "POST") != "POST":
+        return None
+    return service.counting(scope["client"][0] if scope.get("client") else "")
 
 
 def host_name(host: str) -> str | None:

@@ -1,14 +1,8 @@
-"""`POST /v1/audio/transcriptions` and `GET /v1/models`, as OpenAI's clients speak them.
-
-The loop only moves bytes: a file goes to the disk, then a thread transcribes it, with
-the words of `Transcriber`, bit for bit. A client that goes away frees the thread at the
-next piece of audio.
-"""
+"""`POST /v1/audio/transcriptions` and `GET /v1/models`, as OpenAI has them."""
 
 from __future__ import annotations
 
 import json
-import logging
 import math
 import tempfile
 import time
@@ -16,7 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -28,9 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from wfstdec.batch.decoding import LatticeReading
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.errors import (
-    InputError,
-)
+from wfstdec.errors import InputError
 from wfstdec.io.boost_files import unique_object
 from wfstdec.io.subtitles import cue_bounds, srt_text, vtt_text
 from wfstdec.search.hypothesis import Hypothesis, Word
@@ -48,12 +40,9 @@ from wfstdec.server.limits import Limits, RequestError, read_value, wrong_value
 from wfstdec.server.service import Job, Service
 from wfstdec.transcription import Transcript
 
-_Value = TypeVar("_Value")
 Json = dict[str, Any]
 Answer = tuple[bytes, str]
 """A body, or the last part of a stream, and its content type."""
-
-_log = logging.getLogger(__name__)
 
 _STARTED = int(time.time())
 _ALIVE_S = 10.0

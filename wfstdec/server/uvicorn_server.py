@@ -189,9 +189,9 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class _Listening(socket.socket):
-    """Socket that keeps no more than so many connections.
+    """Listening socket with a limit of open connections, `most`.
 
-    Above them it closes the one that has waited for a request longest, the new one if
+    Above it it closes the one that has waited for a request longest, the new one if
     there is no other: probes are answered while others open connections and are silent.
     """
 
