@@ -8,7 +8,7 @@ Real utterances are aligned with what was said by the log-probs of a phone CTC m
 and cut into units: one for each phone, one for each separator with the silence at it,
 and the silences at both ends. An utterance of any text is made of units of the same
 phones. Of a few units drawn for each place the best is taken: one between the same
-neighbours, of the same speaker, or what in truth came next.
+neighbours, of the same speaker, or the one that follows in the recording.
 """
 
 from __future__ import annotations
@@ -41,15 +41,11 @@ class Spoken:
         is_peak: [T] bool: the phone model's best token is no blank.
         units: Item, first frame and the one after the last, for each unit: phones and
             separators, between the silences `num_tokens` and `num_tokens + 1`.
-        words: First frame of each word's phones, and the one after the last.
-        said: The pronunciation of each word.
     """
 
     frames: np.ndarray
     is_peak: np.ndarray
     units: list[tuple[int, int, int]]
-    words: list[tuple[int, int]]
-    said: list[Pronunciation]
 
 
 def say(
@@ -86,12 +82,11 @@ def say(
     silence = num_tokens, 0, found[0][1]
     found = [silence, *found, (num_tokens + 1, found[-1][2], len(frames))]
     units = _share_blanks(found, separator)
-    own, said = _words(units, separator, num_tokens)
     rows = np.full((len(frames), num_tokens), -24.0, np.float16)
     rows[:, blank] = 0.0  # of the frames that the phone model lacks
     rows[: len(logprobs)] = logprobs
     both = np.concatenate([frames, rows], axis=1)
-    return Spoken(both, rows.argmax(1) != blank, units, own, said)
+    return Spoken(both, rows.argmax(1) != blank, units)
 
 
 def _share_blanks(
@@ -110,24 +105,6 @@ def _share_blanks(
         units.append((item, start, cut))
         start = cut
     return [*units, (found[-1][0], start, found[-1][2])]
-
-
-def _words(
-    units: list[tuple[int, int, int]], separator: int, num_tokens: int
-) -> tuple[list[tuple[int, int]], list[Pronunciation]]:
-    """Frames and phones of each word: what is between separators and silences."""
-    words, said = [], []
-    phones: list[int] = []
-    start = 0
-    for item, first, stop in units:
-        if item == separator or item >= num_tokens:
-            if phones:
-                words.append((start, first))
-                said.append(tuple(phones))
-            phones, start = [], stop
-        else:
-            phones.append(item)
-    return words, said
 
 
 class Units(NamedTuple):
