@@ -308,9 +308,9 @@ def test_many_tiny_messages_hold_up_nobody(server, speech):
 
 
 def test_messages_are_taken_no_faster_than_may_be(server, monkeypatch):
-    from wfstdec.server import deepgram as listen
+    from wfstdec.server import connection
 
-    monkeypatch.setattr(listen, "_MESSAGES_PER_S", 500)
+    monkeypatch.setattr(connection, "_MESSAGES_PER_S", 500)
 
     async def run():
         began = time.monotonic()

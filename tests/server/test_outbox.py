@@ -19,12 +19,21 @@ def taken(outbox):
 def test_only_the_newest_interim_is_sent():
     outbox = Outbox()
     outbox.send("final 1")
-    outbox.send("a", is_interim=True)
-    outbox.send("a b", is_interim=True)
+    outbox.send("a", interim_of=0)
+    outbox.send("a b", interim_of=0)
     outbox.send("speech started")
-    outbox.send("a b c", is_interim=True)
+    outbox.send("a b c", interim_of=0)
     assert len(outbox) == 3
     assert taken(outbox) == ["final 1", "speech started", "a b c"]
+
+
+def test_streams_have_an_interim_each():
+    outbox = Outbox()
+    outbox.send("a", interim_of=0)
+    outbox.send("b", interim_of=1)
+    outbox.send("a c", interim_of=0)
+    outbox.drop_interim(2)
+    assert taken(outbox) == ["b", "a c"]
 
 
 def test_who_waits_is_woken_and_the_end_comes_behind_all():
@@ -39,7 +48,7 @@ def test_who_waits_is_woken_and_the_end_comes_behind_all():
         for number in range(3):
             await asyncio.sleep(0)
             outbox.send(number)
-        outbox.send("last", is_interim=True)
+        outbox.send("last", interim_of=0)
         outbox.close()
         outbox.send("too late")
         await asyncio.wait_for(reader, 5)
@@ -58,13 +67,13 @@ def test_any_order_of_calls_keeps_finals_in_order():
                 if interim is not None:
                     expected.remove(interim)
                 interim = ("interim", number)
-                outbox.send(interim, is_interim=True)
+                outbox.send(interim, interim_of=0)
                 expected.append(interim)
             else:
                 if random.random() < 0.5 and interim is not None:
                     expected.remove(interim)
                     interim = None
-                    outbox.drop_interim()
+                    outbox.drop_interim(0)
                 outbox.send(("final", number))
                 expected.append(("final", number))
             if random.random() < 0.2 and expected:

@@ -6,7 +6,6 @@ Keyterms, keywords and boosts are replaced separately; together they are the lis
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import datetime
 import functools
@@ -14,43 +13,41 @@ import json
 import logging
 import math
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from starlette.routing import WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 import wfstdec
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.errors import (
-    AudioError,
-    BackendError,
-    BoostError,
-    LimitError,
-    OptionError,
-    WfstdecError,
-)
+from wfstdec.errors import BoostError, OptionError
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
+from wfstdec.server.connection import (
+    CLIENTS_FAULTS,
+    SERVERS_FAULT,
+    Ending,
+    Json,
+    WebSocketConnection,
+    apart,
+    error_ending,
+    serve_websocket,
+)
 from wfstdec.server.limits import LISTEN, Limits, RequestError, read_value, wrong_value
 from wfstdec.server.service import Service
 from wfstdec.server.stream import (
     BoostsChanged,
     Event,
     Finished,
-    Outbox,
     SpeechStarted,
     StreamSettings,
     UtteranceEnd,
     Words,
 )
-from wfstdec.server.uvicorn_server import GIVE_UP
 
-Json = dict[str, Any]
-_Result = TypeVar("_Result")
 _wrong = functools.partial(wrong_value, code="invalid_value")
 
 _log = logging.getLogger(__name__)
@@ -386,38 +383,9 @@ def alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
 
 
 # ------------------------------------------------------------------- the connection
-_CLIENTS_FAULTS = (AudioError, BoostError, OptionError)
-"""Errors of what a client sent; others are the server's."""
-_SERVERS_FAULT = "the server failed; its log says why"
-_WAITING, _UNANSWERED = 100, 8
-"""Messages that wait, and flushes without answer, at which a reader stops."""
-_POLL_S = 0.02
-_MESSAGES_PER_S, _BREATH = 2000, 32
-"""Most messages of a client in a second, and how many of them in one go. That it has
-gone is seen behind what it sent: some 30,000 of the smallest come with one read."""
-_LONG = 1 << 15  # characters of a message that is read apart from the loop
-_CLOSE_S = 1.0  # for a close to get into the connection's buffer
-_REASON_BYTES = 123  # of a close, as WebSockets have it
-
-
 def routes() -> list[WebSocketRoute]:
     """Routes for the app."""
     return [WebSocketRoute(LISTEN, _listen)]
-
-
-class _Ending(NamedTuple):
-    """How a connection is closed."""
-
-    code: int
-    reason: str = ""
-
-
-class _Gone(Exception):
-    """The client is no longer there."""
-
-
-class _Unread(Exception):
-    """The client does not read what it is sent."""
 
 
 async def _listen(websocket: WebSocket) -> None:
@@ -426,83 +394,41 @@ async def _listen(websocket: WebSocket) -> None:
     replies = Replies(service.name)
     items = websocket.query_params.multi_items()
     websocket.scope["query_string"] = b""  # servers log it, and names are in it
-    connection = None
-    try:
+    request_id = replies.request_id
+
+    def connect() -> ListenConnection:
         query = read_query(items, service.limits, service.language)
-        connection = ListenConnection(websocket, service, query, replies)
-        await connection.open()
-        await _close(websocket, await connection.run())
-    except RequestError as error:
-        if error.status != 503:  # those are the engine's, which counts them
-            service.metrics.refused.labels(error.code or "invalid_value").inc()
-        text = " ".join(error.message.split()).encode("ascii", "backslashreplace")
-        error.headers["dg-request-id"] = replies.request_id
-        error.headers["dg-error"] = text.decode()[:1000]
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it has gone
-            await websocket.send_denial_response(error.response())
-    except _Gone:
-        pass
-    except Exception:
-        _log.exception("stream %s failed", replies.request_id)
-        service.metrics.errors.labels("handler").inc()
-        reason = f"{_SERVERS_FAULT}, at {replies.request_id}"
-        await _close(websocket, _Ending(1011, reason))
-    finally:
-        if connection is not None:
-            connection.stream.abort()
+        return ListenConnection(websocket, service, query, replies)
+
+    def refusal_headers(text: str) -> dict[str, str]:
+        return {"dg-request-id": request_id, "dg-error": text}
+
+    await serve_websocket(
+        *(websocket, request_id, connect, ListenConnection.open, refusal_headers)
+    )
 
 
-async def _close(websocket: WebSocket, ending: _Ending) -> None:
-    """Close, if the client is still there; without it where it does not read."""
-    reason = ending.reason.encode()[:_REASON_BYTES].decode(errors="ignore")
-    give_up = websocket.scope.get(GIVE_UP)
-    if ending.code == 1013 and give_up is not None:
-        give_up(ending.code, reason)
-        return
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-        async with asyncio.timeout(_CLOSE_S):
-            await websocket.close(ending.code, reason)
+class ListenConnection(WebSocketConnection):
+    """Connection with a client, and its stream."""
 
-
-class ListenConnection:
-    """Connection with a client, and its stream in the engine."""
+    waits_for = "audio or KeepAlive"
 
     def __init__(
         self, websocket: WebSocket, service: Service, query: Query, replies: Replies
     ) -> None:
-        self._websocket, self._query, self._replies = websocket, query, replies
-        self._limits, self._metrics = service.limits, service.metrics
-        # Events become messages only when they are sent.
-        self._outbox = Outbox[Words | SpeechStarted | UtteranceEnd | Json]()
+        super().__init__(websocket, service)
+        self._query, self._replies = query, replies
         self._boosts = StreamBoosts(query, service.limits)
         self._opened: BoostsChanged | None = None
         self._settled = asyncio.Event()  # no change of boosts is under way
-        self._loop = asyncio.get_running_loop()
-        self._unanswered = 0
         self._finished: Finished | None = None
-        self._ending: _Ending | None = None
-        self._num_messages, self._paced_from = 0, time.monotonic()
-        try:
-            self.stream = service.engine.open(query.settings, self._take_soon)
-        except LimitError as error:
-            code = service.unready or "full"  # or there is a place again by now
-            raise RequestError(503, str(error), code=code, retry_after_s=1) from None
-        except BackendError as error:
-            raise RequestError(500, str(error), code="fault") from None
+        self.stream = self.open_stream(query.settings)
 
-    def _take_soon(self, event: Event) -> None:
-        """Hand an event of the engine's thread to the loop."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._take, event)
-
-    def _take(self, event: Event) -> None:
-        outbox = self._outbox
+    def take(self, event: Event, stream: int) -> None:
+        """Take an event, for the client or for the opening."""
+        outbox = self.outbox
         if isinstance(event, Words):
-            if event.is_final:
-                self._unanswered -= event.is_answer
-                # A final has more than the interim that still waits.
-                outbox.drop_interim()
-            outbox.send(event, is_interim=not event.is_final)
+            outbox.send(event, interim_of=None if event.is_final else stream)
         elif isinstance(event, BoostsChanged):
             if self._is_opening:
                 self._opened = event
@@ -527,173 +453,63 @@ class ListenConnection:
             await self._settled.wait()
         ends = [one for one in (self._opened, self._finished) if one is not None]
         error = next((one.error for one in ends if one.error is not None), None)
-        if isinstance(error, _CLIENTS_FAULTS):
+        if isinstance(error, CLIENTS_FAULTS):
             raise RequestError(400, str(error), "keyterm", code="invalid_value")
         request_id = self._replies.request_id
         if error is not None:
             _log.error("stream %s: no opening", request_id, exc_info=error)
-            raise RequestError(500, _SERVERS_FAULT, code="fault")
+            raise RequestError(500, SERVERS_FAULT, code="fault")
         self._settled.set()
-        try:
-            await self._websocket.accept(
-                subprotocol=self._websocket.scope.get("wfstdec.subprotocol"),
-                headers=[(b"dg-request-id", request_id.encode())],
-            )
-        except (WebSocketDisconnect, RuntimeError) as gone:
-            raise _Gone from gone
+        await self.accept({"dg-request-id": request_id})
         # At once, where the client may not have what it thinks.
         first = self._metadata(0.0)
         if first["ignored"] or first["warnings"]:
-            self._outbox.send(first)
+            self.outbox.send(first)
 
     def _metadata(self, audio_s: float) -> Json:
         boosts = self._opened.warnings if self._opened is not None else ()
         warnings = (*self._query.warnings, *boosts)
         return self._replies.metadata(audio_s, self._query.ignored, warnings)
 
-    async def run(self) -> _Ending:
-        """Serve the client until one side is done; how to close."""
-        both = asyncio.create_task(self._read()), asyncio.create_task(self._write())
-        reader, writer = both
+    async def obey(self, message: bytes | str) -> bool:
+        """Pass audio on, or do what a text message asks for."""
+        if isinstance(message, bytes):
+            self.stream.send(message)
+            return bool(message)
         try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            return (writer if writer.done() else reader).result()
-        except _Unread:
-            text = f"nothing was read for {self._limits.unread_s:g} s"
-            return self._cut_off("unread", 1013, text, "unread_s")
-        finally:
-            for task in both:
-                task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
-
-    async def _read(self) -> _Ending:
-        """Give what the client sends to the engine, until it has gone."""
-        limits = self._limits
-        silent_at = time.monotonic() + limits.silent_s
-        while True:
-            wait_s, left_s = None, silent_at - time.monotonic()
-            if self._ending is None:
-                wait_s = min(limits.idle_s, left_s)
-            try:
-                if wait_s is not None and wait_s <= 0:  # messages keep coming
-                    raise TimeoutError
-                async with asyncio.timeout(wait_s):
-                    message = await self._websocket.receive()
-            except TimeoutError:
-                kind, text = "idle", f"no message for {limits.idle_s:g} s, "
-                text += "expected audio or KeepAlive"
-                if left_s < limits.idle_s:
-                    kind, text = "silent", f"no audio for {limits.silent_s:g} s"
-                self._end(self._cut_off(kind, 1011, text, f"{kind}_s"))
-                continue
-            if message["type"] == "websocket.disconnect":
-                if message.get("code") == 1009:
-                    self._metrics.errors.labels("message_size").inc()
-                raise _Gone
-            data = message.get("bytes") or message.get("text") or b""
-            if len(data) > (most := limits.message_bytes):
-                text = f"a message of {len(data)}, expected at most {most} bytes"
-                return self._cut_off("message_size", 1009, text, "message_bytes")
-            await self._keep_pace()
-            if self._ending is not None:
-                continue  # what comes now comes too late
-            if isinstance(data, str):
-                await self._obey(data)
-            elif data:
-                self.stream.send(data)
-                silent_at = time.monotonic() + limits.silent_s
-            await self._hold_back()
-
-    def _cut_off(self, kind: str, code: int, text: str, limit: str) -> _Ending:
-        """Count a stream that is beyond a limit; how it is closed."""
-        self._metrics.errors.labels(kind).inc()
-        return _Ending(code, f"{text}; {self._limits.remedy(limit)}")
-
-    async def _keep_pace(self) -> None:
-        """Hold back a client of very many messages, and let others run in between."""
-        self._num_messages += 1
-        if self._num_messages % _BREATH:
-            return
-        passed = time.monotonic() - self._paced_from
-        await asyncio.sleep(max(0.0, self._num_messages / _MESSAGES_PER_S - passed))
-        if passed > 1:
-            self._num_messages, self._paced_from = 0, time.monotonic()
-
-    async def _hold_back(self) -> None:
-        """Wait while so much waits that no more is received; TCP holds the client."""
-        while (
-            self.stream.is_full
-            or len(self._outbox) > _WAITING
-            or self._unanswered > _UNANSWERED
-        ):
-            await asyncio.sleep(_POLL_S)
-
-    def _end(self, ending: _Ending) -> None:
-        """Let the stream come to its end: finals, then this close."""
-        self._ending = ending
-        self.stream.finish()
-
-    async def _obey(self, text: str) -> None:
-        """Do what a text message asks for."""
-        try:
-            message = await _apart(text, lambda: read_message(text))
+            asked = await apart(message, lambda: read_message(message))
         except MessageError as error:
             wrong = self._replies.error("SchemaError", str(error), error.found)
-            self._outbox.send(wrong)
-            return
-        if isinstance(message, Configure):
+            self.outbox.send(wrong)
+            return False
+        if isinstance(asked, Configure):
             await self._settled.wait()  # the change before
             try:
-                boosts = await _apart(text, lambda: self._boosts.request(message))
+                boosts = await apart(message, lambda: self._boosts.request(asked))
             except (BoostError, OptionError) as error:
-                self._outbox.send(self._replies.not_configured(error))
-                return
+                self.outbox.send(self._replies.not_configured(error))
+                return False
             self._settled.clear()
             self.stream.change_boosts(boosts)
-        elif message == "Finalize":
-            self._unanswered += 1
-            self.stream.flush()
-        elif message == "CloseStream":
-            self._end(_Ending(1000))
+        elif asked == "Finalize":
+            self.flush()
+        elif asked == "CloseStream":
+            self.end(Ending(1000))
+        return False
 
-    async def _write(self) -> _Ending:
-        """Send events and replies, until the engine has ended the stream."""
-        while (message := await self._outbox.next()) is not None:
-            if not isinstance(message, dict):
-                message = self._replies.of(message)
-            await self._send(message)
+    async def transmit(self, message: Any) -> None:
+        """Send a message, or that of an event."""
+        if not isinstance(message, dict):
+            message = self._replies.of(message)
+        await super().transmit(message)
+
+    async def finish(self) -> Ending:
+        """Send what has ended the stream, and its metadata."""
         finished = self._finished
         assert finished is not None
-        ending = self._ending or _Ending(1001, "the server is about to stop")
+        ending = self.ending or Ending(1001, "the server is about to stop")
         if finished.error is not None:
-            ending = await self._send_error(finished.error)
-        await self._send(self._metadata(finished.audio_s))
+            kind, ending = error_ending(finished.error, self._replies.request_id)
+            await self.send(self._replies.error(kind, ending.reason))
+        await self.send(self._metadata(finished.audio_s))
         return ending
-
-    async def _send_error(self, error: Exception) -> _Ending:
-        """Send what has ended the stream; how it is closed."""
-        kind, description = type(error).__name__, str(error)
-        if not isinstance(error, WfstdecError):
-            kind, description = "Fault", _SERVERS_FAULT
-        is_clients = isinstance(error, _CLIENTS_FAULTS)
-        if not is_clients:
-            request_id = self._replies.request_id
-            _log.error("stream %s failed", request_id, exc_info=error)
-        await self._send(self._replies.error(kind, description))
-        return _Ending(1008 if is_clients else 1011, description)
-
-    async def _send(self, message: Json) -> None:
-        text = json.dumps(message)
-        try:
-            async with asyncio.timeout(self._limits.unread_s):
-                await self._websocket.send_text(text)
-        except TimeoutError:
-            raise _Unread from None
-        except (WebSocketDisconnect, RuntimeError) as gone:
-            # RuntimeError: the server has closed it, and tells the reader so.
-            raise _Gone from gone
-
-
-async def _apart(text: str, work: Callable[[], _Result]) -> _Result:
-    """Do the work of a message; of a long one in a thread, so that nothing waits."""
-    return work() if len(text) < _LONG else await asyncio.to_thread(work)

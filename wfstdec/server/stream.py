@@ -60,31 +60,32 @@ _Message = TypeVar("_Message")
 
 
 class Outbox(Generic[_Message]):
-    """Messages that wait to be sent, in order; at most one interim, the newest."""
+    """Messages that wait to be sent, in order; of a stream at most one interim."""
 
     def __init__(self) -> None:
         self._waiting: list[_Message] = []
-        self._interim: _Message | None = None  # the last one
+        self._interims: dict[int, _Message] = {}  # the last one of each stream
         self._closed = False
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def send(self, message: _Message, *, is_interim: bool = False) -> None:
-        """Add a message; the next interim replaces an interim that still waits."""
-        if is_interim:
-            self.drop_interim()
+    def send(self, message: _Message, *, interim_of: int | None = None) -> None:
+        """Add a message; an interim replaces one of its stream that still waits."""
+        if interim_of is not None:
+            self.drop_interim(interim_of)
         if self._closed:
             return
         self._waiting.append(message)
-        if is_interim:
-            self._interim = message
+        if interim_of is not None:
+            self._interims[interim_of] = message
         self._changed.set()
 
-    def drop_interim(self) -> None:
-        """Take out the interim, if it is not sent yet."""
-        self._waiting = [one for one in self._waiting if one is not self._interim]
+    def drop_interim(self, stream: int) -> None:
+        """Take out the interim of a stream, if it is not sent yet."""
+        dropped = self._interims.pop(stream, None)
+        self._waiting = [one for one in self._waiting if one is not dropped]
 
     def close(self) -> None:
         """Let nothing more in; what waits is still given out."""
