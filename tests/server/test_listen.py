@@ -190,3 +190,54 @@ def test_key_terms_are_found_in_any_case_and_with_punctuation(server, speech):
         for form in (word, f"{word.title()}!")
     }
     assert len(texts) == 1 and word not in texts.pop().split()
+
+
+def test_channels_are_decoded_apart(server, decoder, speech):
+    """Each is what `decode` gives of it alone, however bytes are cut, and boosted."""
+    rows = speech(12, 5), speech(12, 6)
+    samples = [np.frombuffer(bytes_of(one), "<i2") for one in rows]
+    data = np.stack(samples, 1).tobytes()
+    query = f"{LINEAR16}&channels=2&multichannel=true&interim_results=true"
+    query += "&vad_events=true"
+    cuts = np.cumsum(random_cuts(np.random.default_rng(0), len(data), 200))
+    parts = [bytes(one) for one in np.split(np.frombuffer(data, "u1"), cuts)]
+    finalize = {"type": "Finalize"}
+    configure = {"type": "Configure", "keyterms": []}
+    found, code = listened(server, configure, *parts, finalize, query=query)
+    assert code == 1000
+    lister = decoder.with_options(nbest=2)
+    for channel, words in enumerate(rows):
+        own = results(found, channel_index=[channel, 2])
+        assert own and not all(one["is_final"] for one in own)
+        assert check_to_the_bit(own, words, lister) > 5
+        assert sum("from_finalize" in one for one in own) == 1
+        assert any(one.get("channel") == [channel, 2] for one in found)  # of speech
+    [changed] = [one for one in found if one["type"] == "ConfigureSuccess"]
+    assert changed["effective"] == "now"
+    assert found[-1]["channels"] == 2 and found[-1]["duration"] == pytest.approx(12)
+
+
+def test_channels_count_as_streams(encoder, decoder):
+    query = f"{LINEAR16}&channels=2&multichannel=true"
+    for limit in (1, 2):
+        with serving(Service(encoder, decoder, Limits(streams=limit))) as server:
+            if limit == 2:
+                assert listened(server, bytes(6400), query=query)[1] == 1000
+                continue
+            with pytest.raises(websockets.InvalidStatus) as refused:
+                listened(server, query=query)
+            assert refused.value.response.status_code == 503
+            wait_until(lambda: not len(server.service.engine))
+
+
+def test_alternatives_are_at_most_those_asked_for(server, speech):
+    def alternatives(query):
+        parts = [bytes_of(part) for part in np.array_split(speech(6, 9), 8)]
+        found, _ = listened(server, *parts, query=LINEAR16 + query)
+        lists = [one["channel"]["alternatives"] for one in results(found)]
+        return max(map(len, lists)), found[-1]["warnings"]
+
+    assert alternatives("") == (2, [])
+    assert alternatives("&alternatives=1") == (1, [])
+    num, [warning] = alternatives("&alternatives=5&multichannel=true")
+    assert num == 2 and "alternatives=5, the server finds 2" in warning

@@ -97,6 +97,15 @@ def test_words_are_those_of_openais_route(server, rows):
     assert " ".join(word["word"] for word in words_of(found)) == theirs
 
 
+def test_alternatives_are_those_of_the_n_best_list(server, rows):
+    def texts(query):
+        [one] = post(server, wav_of(rows), query).json()["results"]["channels"]
+        return [some["transcript"] for some in one["alternatives"]]
+
+    assert len({*texts("alternatives=3")}) == 3
+    assert texts("alternatives=3")[:1] == texts("")
+
+
 def test_raw_samples_are_read_as_the_query_says(server, rows):
     expected = words_of(post(server, wav_of(rows)))
     assert expected

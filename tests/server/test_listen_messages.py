@@ -97,7 +97,7 @@ def test_interims_answers_and_the_rest():
     assert settled["is_final"] is True and settled["speech_final"] is False
     assert ANSWERS.of(SpeechStarted(1.5)) == {
         "type": "SpeechStarted",
-        "channel": [0],
+        "channel": [0, 1],
         "timestamp": 1.5,
     }
     assert ANSWERS.of(UtteranceEnd(2.5)) == {

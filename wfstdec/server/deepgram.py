@@ -14,10 +14,11 @@ import logging
 import math
 import re
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
@@ -65,7 +66,8 @@ _ENCODINGS = {
 _RATES = {None: 16000, "linear16": 16000, "mulaw": 8000, "alaw": 8000}
 _KNOWN = (
     *("encoding", "sample_rate", "channels", "interim_results", "endpointing"),
-    *("utterance_end_ms", "vad_events", "language", "model"),
+    *("utterance_end_ms", "vad_events", "language", "model", "multichannel"),
+    "alternatives",
 )
 FLAGS = {"true": True, "false": False}
 _UTTERANCE_END_MS = 1000, 60_000
@@ -78,6 +80,8 @@ class Query:
     """Parameters of a handshake."""
 
     settings: StreamSettings
+    multichannel: bool = False
+    alternatives: int | None = None  # at most, of an utterance
     keyterms: tuple[str, ...] = ()  # as they came; `Configure` replaces them
     keywords: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()  # names that mean nothing here
@@ -99,8 +103,11 @@ def read_query(
             ignored[name[:_NAME_CHARS]] = None
         elif given.setdefault(name, value) != value:
             raise _wrong(name, f"{value!r} beside {given[name]!r}", "one value")
+    reading = _Reading(given)
     return Query(
-        _settings(given, lists, limits),
+        _settings(reading, lists, limits),
+        reading.flag("multichannel"),
+        reading.one("alternatives", None, _alternatives_number, "1 to 100"),
         tuple(lists["keyterm"]),
         tuple(lists["keywords"]),
         ignored=tuple(ignored)[:_MAX_IGNORED],
@@ -108,18 +115,27 @@ def read_query(
     )
 
 
-def _settings(
-    given: dict[str, str], lists: dict[str, list[str]], limits: Limits
-) -> StreamSettings:
-    def one(name: str, default: Any, read: Callable[[str], Any], expected: str) -> Any:
-        text = given.get(name)
+class _Reading(NamedTuple):
+    """Reads parameters by name."""
+
+    given: Mapping[str, str]
+
+    def one(
+        self, name: str, default: Any, read: Callable[[str], Any], expected: str
+    ) -> Any:
+        text = self.given.get(name)
         if text is None:
             return default
         return read_value(name, text, read, expected, "invalid_value")
 
-    def flag(name: str) -> bool:
-        return one(name, False, lambda x: FLAGS[x.lower()], "true or false")
+    def flag(self, name: str) -> bool:
+        return self.one(name, False, lambda x: FLAGS[x.lower()], "true or false")
 
+
+def _settings(
+    reading: _Reading, lists: dict[str, list[str]], limits: Limits
+) -> StreamSettings:
+    one, flag = reading.one, reading.flag
     *others, last = _ENCODINGS
     expected = f"{', '.join(others)} or {last}; a WAV, FLAC, Ogg, ... needs none"
     encoding = one("encoding", None, _ENCODINGS.__getitem__, expected)
@@ -158,6 +174,10 @@ def _whole(text: str, least: int = 0, most: int = 10**9 - 1) -> int:
     if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
         return int(text)
     raise ValueError(text)
+
+
+def _alternatives_number(text: str) -> int:
+    return _whole(text, 1, 100)
 
 
 def _silence(text: str) -> float | None:
@@ -266,6 +286,8 @@ class Replies:
     """Messages to a stream's client."""
 
     model: str
+    num_channels: int = 1  # that are decoded apart
+    alternatives: int | None = None  # of an utterance, at most
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     created: str = field(default_factory=_now)
 
@@ -279,21 +301,22 @@ class Replies:
         """Name, version and kind of the model."""
         return {"name": self.model, "version": wfstdec.__version__, "arch": "ctc"}
 
-    def of(self, event: Words | SpeechStarted | UtteranceEnd) -> Json:
-        """Make the message of an event."""
+    def of(self, event: Words | SpeechStarted | UtteranceEnd, channel: int = 0) -> Json:
+        """Make the message of an event of a channel."""
+        place = [channel, self.num_channels]
         if isinstance(event, SpeechStarted):
-            return {"type": "SpeechStarted", "channel": [0], "timestamp": event.at_s}
+            return {"type": "SpeechStarted", "channel": place, "timestamp": event.at_s}
         if isinstance(event, UtteranceEnd):
             last = event.last_word_end_s
-            return {"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": last}
+            return {"type": "UtteranceEnd", "channel": place, "last_word_end": last}
         message: Json = {
             "type": "Results",
-            "channel_index": [0, 1],
+            "channel_index": place,
             "start": event.start_s,
             "duration": max(event.end_s - event.start_s, 0.0),
             "is_final": event.is_final,
             "speech_final": event.is_endpoint,
-            "channel": {"alternatives": _alternatives(event)},
+            "channel": {"alternatives": _alternatives(event)[: self.alternatives]},
             "metadata": {
                 "request_id": self.request_id,
                 "model_info": self.model_info,
@@ -319,7 +342,7 @@ class Replies:
             sha256="",
             created=self.created,
             duration=audio_s,
-            channels=1,
+            channels=self.num_channels,
             ignored=list(ignored),
             warnings=list(warnings),
         )
@@ -391,14 +414,13 @@ def routes() -> list[WebSocketRoute]:
 async def _listen(websocket: WebSocket) -> None:
     """Serve one stream, from its handshake to its close."""
     service: Service = websocket.app.state.service
-    replies = Replies(service.name)
+    request_id = str(uuid.uuid4())
     items = websocket.query_params.multi_items()
     websocket.scope["query_string"] = b""  # servers log it, and names are in it
-    request_id = replies.request_id
 
     def connect() -> ListenConnection:
         query = read_query(items, service.limits, service.language)
-        return ListenConnection(websocket, service, query, replies)
+        return ListenConnection(websocket, service, query, request_id)
 
     def refusal_headers(text: str) -> dict[str, str]:
         return {"dg-request-id": request_id, "dg-error": text}
@@ -409,38 +431,61 @@ async def _listen(websocket: WebSocket) -> None:
 
 
 class ListenConnection(WebSocketConnection):
-    """Connection with a client, and its stream."""
+    """Connection with a client, and its stream, or one for each channel."""
 
     waits_for = "audio or KeepAlive"
 
     def __init__(
-        self, websocket: WebSocket, service: Service, query: Query, replies: Replies
+        self, websocket: WebSocket, service: Service, query: Query, request_id: str
     ) -> None:
         super().__init__(websocket, service)
-        self._query, self._replies = query, replies
+        settings, warnings, num = query.settings, list(query.warnings), 1
+        if query.multichannel and settings.encoding is None:
+            text = "multichannel without encoding=linear16, mulaw or alaw: channels "
+            warnings.append(text + "are mixed")
+        elif query.multichannel:
+            num, settings = settings.channels, replace(settings, channels=1)
+        num_best = service.nbest
+        if query.alternatives is not None and query.alternatives > num_best:
+            text = f"alternatives={query.alternatives}, the server finds {num_best}"
+            warnings.append(text)
+        self._settings, self._query, self._warnings = settings, query, warnings
+        self._replies = Replies(service.name, num, query.alternatives, request_id)
         self._boosts = StreamBoosts(query, service.limits)
         self._opened: BoostsChanged | None = None
+        self._changes: list[BoostsChanged] = []  # of the list, by some of the streams
         self._settled = asyncio.Event()  # no change of boosts is under way
-        self._finished: Finished | None = None
-        self.stream = self.open_stream(query.settings)
+        self._finished: list[Finished] = []
+        width = 2 if settings.encoding == "linear16" else 1
+        self._frame_bytes, self._rest = num * width, b""  # of a frame that is not whole
 
     def take(self, event: Event, stream: int) -> None:
         """Take an event, for the client or for the opening."""
-        outbox = self.outbox
-        if isinstance(event, Words):
-            outbox.send(event, interim_of=None if event.is_final else stream)
-        elif isinstance(event, BoostsChanged):
+        outbox, num = self.outbox, self._replies.num_channels
+        if isinstance(event, BoostsChanged):
+            self._changes.append(event)
+            if len(self._changes) < num:
+                return
+            errors = [one for one in self._changes if one.error is not None]
+            from_now = all(one.from_now for one in self._changes)
+            event = errors[0] if errors else replace(event, from_now=from_now)
+            self._changes = []
             if self._is_opening:
                 self._opened = event
             else:
                 outbox.send(self._boosts.settled(event, self._replies))
             self._settled.set()
         elif isinstance(event, Finished):
-            self._finished = event
+            self._finished.append(event)
             self._settled.set()
-            outbox.close()
+            if len(self._finished) == num:
+                outbox.close()
+            elif event.error is not None:  # the others end with it
+                self.end(Ending(1011))
         else:
-            outbox.send(event)
+            is_interim = isinstance(event, Words) and not event.is_final
+            message = event, stream
+            outbox.send(message, interim_of=stream if is_interim else None)
 
     @property
     def _is_opening(self) -> bool:
@@ -449,10 +494,12 @@ class ListenConnection(WebSocketConnection):
 
     async def open(self) -> None:
         """Accept the client, once its boosts are compiled."""
+        for _ in range(self._replies.num_channels):
+            self.open_stream(self._settings)
         if self._is_opening:
             await self._settled.wait()
-        ends = [one for one in (self._opened, self._finished) if one is not None]
-        error = next((one.error for one in ends if one.error is not None), None)
+        ends = [self._opened, *self._finished]
+        error = next((one.error for one in ends if one and one.error is not None), None)
         if isinstance(error, CLIENTS_FAULTS):
             raise RequestError(400, str(error), "keyterm", code="invalid_value")
         request_id = self._replies.request_id
@@ -468,13 +515,14 @@ class ListenConnection(WebSocketConnection):
 
     def _metadata(self, audio_s: float) -> Json:
         boosts = self._opened.warnings if self._opened is not None else ()
-        warnings = (*self._query.warnings, *boosts)
+        warnings = (*self._warnings, *boosts)
         return self._replies.metadata(audio_s, self._query.ignored, warnings)
 
     async def obey(self, message: bytes | str) -> bool:
         """Pass audio on, or do what a text message asks for."""
         if isinstance(message, bytes):
-            self.stream.send(message)
+            for stream, data in zip(self.streams, self._channels(message), strict=True):
+                stream.send(data)
             return bool(message)
         try:
             asked = await apart(message, lambda: read_message(message))
@@ -490,26 +538,37 @@ class ListenConnection(WebSocketConnection):
                 self.outbox.send(self._replies.not_configured(error))
                 return False
             self._settled.clear()
-            self.stream.change_boosts(boosts)
+            for stream in self.streams:
+                stream.change_boosts(boosts)
         elif asked == "Finalize":
             self.flush()
         elif asked == "CloseStream":
             self.end(Ending(1000))
         return False
 
+    def _channels(self, data: bytes) -> list[bytes]:
+        """Cut bytes into those of each channel; a frame that is not whole waits."""
+        num = len(self.streams)
+        if num == 1:
+            return [data]
+        data = self._rest + data
+        whole = len(data) - len(data) % self._frame_bytes
+        self._rest = data[whole:]
+        samples = np.frombuffer(data[:whole], f"V{self._frame_bytes // num}")
+        return [samples[channel::num].tobytes() for channel in range(num)]
+
     async def transmit(self, message: Any) -> None:
         """Send a message, or that of an event."""
         if not isinstance(message, dict):
-            message = self._replies.of(message)
+            message = self._replies.of(*message)
         await super().transmit(message)
 
     async def finish(self) -> Ending:
         """Send what has ended the stream, and its metadata."""
-        finished = self._finished
-        assert finished is not None
         ending = self.ending or Ending(1001, "the server is about to stop")
-        if finished.error is not None:
-            kind, ending = error_ending(finished.error, self._replies.request_id)
+        errors = (one.error for one in self._finished)
+        if (error := next(filter(None, errors), None)) is not None:
+            kind, ending = error_ending(error, self._replies.request_id)
             await self.send(self._replies.error(kind, ending.reason))
-        await self.send(self._metadata(finished.audio_s))
+        await self.send(self._metadata(max(one.audio_s for one in self._finished)))
         return ending

@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from wfstdec.audio.reading import open_audio
 from wfstdec.batch.decoding import LatticeReading
-from wfstdec.search.hypothesis import Word
+from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.deepgram import FLAGS, Json, Query, Replies, alternative, read_query
 from wfstdec.server.files import (
     IN_MEMORY,
@@ -37,7 +37,7 @@ from wfstdec.server.limits import LISTEN, Limits, RequestError, read_value, wron
 from wfstdec.server.service import Job, Service
 from wfstdec.server.stream import StreamSettings
 
-_OF_FILES = ("multichannel", "utterances", "paragraphs", "utt_split")
+_OF_FILES = ("utterances", "paragraphs", "utt_split")
 _OF_STREAMS = ("interim_results", "endpointing", "utterance_end_ms", "vad_events")
 _FORMATS = {"linear16": (1, 2), "mulaw": (7, 1), "alaw": (6, 1)}
 """Numbers of encodings in a WAV header, and bytes of a sample."""
@@ -54,7 +54,6 @@ class FileQuery(NamedTuple):
     """Parameters of a request."""
 
     query: Query
-    multichannel: bool
     utterances: bool
     paragraphs: bool
     utt_split: float  # seconds of silence between two utterances
@@ -82,7 +81,7 @@ def read_file_query(
     split, expected = given.get("utt_split", "0.8"), "seconds, above 0"
     return FileQuery(
         replace(query, warnings=(*query.warnings, *warnings)),
-        *(flag("multichannel"), flag("utterances"), flag("paragraphs")),
+        *(flag("utterances"), flag("paragraphs")),
         read_value("utt_split", split, _pause, expected, code),
     )
 
@@ -147,31 +146,34 @@ def transcribe(
     """Transcribe a file in a thread; the body of the answer."""
     channels: Sequence[int | None] = (None,)
     with file_errors(service.limits):
-        if asked.multichannel:
+        if asked.query.multichannel:
             file.seek(0)
             with open_audio(file, service.model.spec.sample_rate) as reader:
                 channels = range(reader.source.num_channels)
             if len(channels) > _MAX_CHANNELS:
                 text = f"{len(channels)} channels, expected at most {_MAX_CHANNELS}"
                 raise RequestError(400, text, "multichannel", code="invalid_value")
-        reading = None
-        if service.confidence and service.decoder.has_nbest:
-            reading = LatticeReading(confidence=True)
+        reading, num_best = None, asked.query.alternatives or 1
+        if service.decoder.has_nbest and (num_best > 1 or service.confidence):
+            reading = LatticeReading(num_best, service.confidence)
         boosts = asked.query.settings.boosts
         transcripts, warnings = transcribe_file(
             *(service, file, boosts, job), channels=channels, reading=reading
         )
+    if reading is None and num_best > 1:
+        text = f"alternatives={num_best}, the server finds only the best"
+        warnings.append(text)
     replies = Replies(service.name)
-    of_channels = [list(one.hypothesis.words) for one in transcripts]
-    results: Json = {"channels": [_channel(words, asked) for words in of_channels]}
+    found = [one.hypotheses(num_best) for one in transcripts]
+    results: Json = {"channels": [_channel(some, asked) for some in found]}
     if asked.utterances:
-        found = [
+        utterances = [
             _times(some) | {"channel": channel} | alternative(some, None)
-            for channel, words in enumerate(of_channels)
-            for some in _utterances(words, asked.utt_split)
+            for channel, [best, *_] in enumerate(found)
+            for some in _utterances(best.words, asked.utt_split)
         ]
-        found.sort(key=lambda one: one["start"])
-        results["utterances"] = [one | {"id": str(uuid.uuid4())} for one in found]
+        utterances.sort(key=lambda one: one["start"])
+        results["utterances"] = [one | {"id": str(uuid.uuid4())} for one in utterances]
     metadata = {
         "transaction_key": "deprecated",
         "request_id": replies.request_id,
@@ -186,10 +188,10 @@ def transcribe(
     return json.dumps({"metadata": metadata, "results": results}).encode()
 
 
-def _channel(words: Sequence[Word], asked: FileQuery) -> Json:
-    best = alternative(words, None)
+def _channel(hypotheses: Sequence[Hypothesis], asked: FileQuery) -> Json:
+    best, *others = (alternative(one.words, None) for one in hypotheses)
     if asked.paragraphs:  # without punctuation a sentence ends at a pause
-        parts = [*_utterances(words, asked.utt_split)]
+        parts = [*_utterances(hypotheses[0].words, asked.utt_split)]
         texts = [" ".join(word.text for word in some) for some in parts]
         best["paragraphs"] = {
             "transcript": "\n\n".join(texts),
@@ -200,7 +202,7 @@ def _channel(words: Sequence[Word], asked: FileQuery) -> Json:
                 for text, some in zip(texts, parts, strict=True)
             ],
         }
-    return {"alternatives": [best]}
+    return {"alternatives": [best, *others]}
 
 
 def _utterances(words: Sequence[Word], split_s: float) -> Iterator[Sequence[Word]]:

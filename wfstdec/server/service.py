@@ -221,7 +221,7 @@ class Service:
         self.name, self.model, self.decoder = name, model, decoder
         self.limits, self.metrics = limits or Limits(), Metrics()
         self.key, self.origins, self.hosts = key, origins, hosts
-        self.language, self.confidence = language, confidence
+        self.language, self.confidence, self.nbest = language, confidence, nbest
         if engine is None:
             engine = Engine(
                 *(model, decoder, self.limits, self.metrics),
