@@ -36,6 +36,7 @@ from wfstdec.server.service import Service, in_thread
 
 GIVE_UP = "wfstdec.give_up"
 """Name in a WebSocket's scope of `give_up(code, reason)`."""
+_UNREAD = 1 << 16  # bytes of messages that the handler has not taken, at most about
 _LAST_S = 5.0  # seconds that the last bytes have to get out, once their handler is done
 
 
@@ -47,6 +48,7 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
     close_timer: asyncio.TimerHandle | None
     _cut_timer: asyncio.TimerHandle | None = None
     _is_given_up = False
+    _unread = 0  # bytes of messages that the handler has not taken
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
@@ -77,8 +79,23 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
         except UnicodeDecodeError:
             self.conn.send_close(1007, "a text message that is no UTF-8")
             self.handle_parser_exception()
-        else:
-            super().send_receive_event_to_app()
+            return
+        # Pausing and resuming for each message, as uvicorn does, takes the loop more
+        # time than the message.
+        self._unread += sum(map(len, self.frames))
+        paused, self.read_paused = self.read_paused, True
+        super().send_receive_event_to_app()
+        self.read_paused = paused
+        if not paused and self._unread > _UNREAD:
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    async def receive(self) -> Any:
+        """Take a message; reading continues when none is left."""
+        message = await super().receive()
+        if self.queue.empty():
+            self._unread = 0
+        return message
 
     async def send(self, message: Any) -> None:
         await super().send(message)
