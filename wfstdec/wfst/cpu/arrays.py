@@ -84,9 +84,11 @@ class RowState(NamedTuple):
 
 
 class RowScratch(NamedTuple):
-    """Scratch of a thread; only `slots`, `hashed`, `owner` last between frames."""
+    """Scratch of a thread; `slots` to `owner` last between frames."""
 
     slots: np.ndarray  # uint32 [R]: entry of each record, or first entry of each row
+    exact: np.ndarray  # uint32 [records]: entry of each record of a shared row
+    tails: np.ndarray  # uint32 [R]: last entry of each shared row
     hashed: np.ndarray  # uint32 [HASHED]: the same by hash of (row, boost state)
     owner: np.ndarray  # int64 [1]: owner of the entries in `slots`
     waiting: np.ndarray  # uint32 [F]: entries whose epsilon arcs are pending
@@ -168,6 +170,8 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
         candidates=some.zeros(candidates, CANDIDATE),
         ends=some.zeros(2 * entries, ENTRY),
         slots=np.zeros(int(rows.num_rows), np.uint32),
+        exact=np.zeros(len(rows.records), np.uint32),
+        tails=np.zeros(int(rows.num_rows), np.uint32),
         hashed=np.zeros(HASHED, np.uint32),
         owner=np.zeros(1, np.int64),
         heads=np.zeros(int(rows.num_ranks), np.uint32),

@@ -2,8 +2,10 @@
 
 `slots` has an element per row and is never cleared: the entry that it names shows
 whether it belongs to the record or row. Entries of a row that several records share
-form a chain in order of insertion. `hashed` does the same by (row, boost state) for
-entries whose boost state is not the initial one; entries of a slot form a chain.
+form a chain in order of insertion; open vocabularies have chains of thousands, whose
+entries `exact` finds by record, and `tails` their ends. `hashed` does the same as
+`slots` by (row, boost state) for entries whose boost state is not the initial one;
+entries of a slot form a chain.
 """
 
 import numpy as np
@@ -38,6 +40,8 @@ _SLOTS = uint32(HASHED - 1)
 NO_BOOST = uint32(0)
 """Boost state if boosts have no states."""
 _ZERO, _ONE = uint64(0), uint64(1)
+_FEW = uint64(8)
+"""Steps in a chain before `exact` is asked."""
 
 
 @inlined
@@ -229,9 +233,17 @@ def _find_shared(search, n, record, of_row):
         return n, NO_ENTRY
     if phrases is not None and state.boost[i] != phrases.initial:
         return n, NO_ENTRY
+    steps = _ZERO
     while state.record[i] != record and not of_row:
         if state.chain[i] == NONE:
             return n, i
+        steps += _ONE
+        if steps == _FEW:
+            i = uint64(scratch.exact[uint64(record & RECORDS)])
+            if i < n and state.record[i] == record:
+                if phrases is None or state.boost[i] == phrases.initial:
+                    return i, NO_ENTRY
+            return n, uint64(scratch.tails[row])
         i = uint64(state.chain[i])
     return i, NO_ENTRY
 
@@ -284,8 +296,10 @@ def register(search, n, record, boost, after):
         scratch.slots[uint64(record & RECORDS)] = uint32(n)
     else:
         state.chain[n] = NONE
+        row = row_of(rows, oov, record)
+        scratch.exact[uint64(record & RECORDS)] = scratch.tails[row] = uint32(n)
         if after == NO_ENTRY:
-            scratch.slots[row_of(rows, oov, record)] = uint32(n)
+            scratch.slots[row] = uint32(n)
         else:
             state.chain[after] = uint32(n)
             state.progress[0].chained += 1
