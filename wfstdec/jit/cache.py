@@ -102,6 +102,39 @@ _LOG = logging.getLogger("wfstdec")
 _LINE = "compiling kernels, once, about 20 s; `wfstdec warm-up` does it beforehand"
 
 
+class NotOnDisk(BaseException):
+    """A kernel is not on disk, and this process may not compile it now."""
+
+
+num_ready = 0
+"""Kernels, and parts of them, that this process has compiled or loaded."""
+_may_compile = True
+
+
+@contextlib.contextmanager
+def loading_only() -> Iterator[None]:
+    """Raise NotOnDisk, in any thread, where a kernel would be compiled."""
+    global _may_compile
+    _may_compile = False
+    try:
+        yield
+    finally:
+        _may_compile = True
+
+
+def begin_compiling() -> None:
+    """Log that kernels are compiled, or raise NotOnDisk where they may not be."""
+    if not _may_compile:
+        raise NotOnDisk
+    say_compiling()
+
+
+def count_ready() -> None:
+    """Count a kernel that was compiled or loaded."""
+    global num_ready
+    num_ready += 1
+
+
 @functools.cache
 def say_compiling() -> None:
     """Tell the log; where nobody would see it, the terminal or the notebook."""

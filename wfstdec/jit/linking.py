@@ -39,7 +39,14 @@ from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
 
 from wfstdec.jit import members
-from wfstdec.jit.cache import ENTRY, PART, KernelCache, say_compiling, warn_of_numba
+from wfstdec.jit.cache import (
+    ENTRY,
+    PART,
+    KernelCache,
+    begin_compiling,
+    count_ready,
+    warn_of_numba,
+)
 
 
 class _Builder(llvm.IRBuilder):
@@ -316,6 +323,7 @@ class _Kernel(CPUDispatcher):
                         result = self._compile(args, return_type)
                         self._cache.save_overload(signature, result)
             self.add_overload(result)
+            count_ready()
             return result.entry_point
 
     def _load(self, signature: Any) -> Any:
@@ -425,7 +433,7 @@ class Entry(_Kernel):
 
     def _compile(self, args: Any, return_type: Any) -> Any:
         target, codegen = self.targetctx, self.targetctx.codegen()
-        say_compiling()
+        begin_compiling()
         # Make parts of what numba compiles of its own, and no way in from C.
         before, codegen._library_class = codegen._library_class, PartLibrary
         target.create_cfunc_wrapper = lambda *arguments: None

@@ -76,10 +76,14 @@ def _kinds(decoder: Any) -> Iterator[Callable[[], BoostsLike]]:
         return
     yield lambda: dict.fromkeys(words, 1.0)
     yield lambda: words
-    yield lambda: decoder.phrase_compiler().compile({" ".join(words): 1.0})
+    phrase = " ".join(words)
+    yield lambda: decoder.phrase_compiler().compile({phrase: 1.0})
+    yield lambda: [words[0], phrase]
     apart = (vocabulary.tokens.blank, *vocabulary.separators)
     names = [n for i, n in enumerate(vocabulary.tokens.names) if i not in apart]
-    yield lambda: [BoostEntry("\N{FIRE}", [names[:2]], 1.0)]
+    oov = BoostEntry("\N{FIRE}", [names[:2]], 1.0)
+    yield lambda: [oov]
+    yield lambda: [oov, words[0], phrase]
 
 
 _Chunk = TypeVar("_Chunk")
@@ -499,6 +503,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             for kind in _kinds(self):
                 with contextlib.suppress(InputError):  # a search without this kind
                     _run(self, kind(), lattices, sessions)
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether it searches in the memory of a device."""
+        return MEMORY_PLANS in self._backend.can
 
     @property
     def records_lattices(self) -> bool:
