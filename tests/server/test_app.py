@@ -405,7 +405,7 @@ def test_measures_are_read_and_counted():
         metrics.errors.labels("audio").inc()
         httpx.get(f"{running.url}/v1/models")
         httpx.get(f"{running.url}/a-secret-path", headers=headers)
-        service.engine.streams = 7
+        service.shared.set("streams", 7)
         answer = httpx.get(f"{running.url}/metrics", headers=headers)
         assert answer.headers["content-type"].startswith("text/plain; version=")
         found = counted(answer.text)

@@ -264,7 +264,7 @@ def test_a_client_has_no_more_streams_and_files_than_its_share():
         first.close()
         wait_until(lambda: len(server.service.jobs._uploads) == 1)
         wait_until(lambda: posted("2001:db8::3").status_code == 415)
-    wait_until(lambda: not server.service._under_way)
+    wait_until(lambda: not server.service.shared.clients.any())
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,21 @@
 
 import asyncio
 import json
-import os
-import re
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 from row_streams import bytes_of
 from served import LINEAR16
+from server_program import MODEL, Program, searching
 from tiny_models import waveform_model
 from websockets.asyncio.client import connect
 
 from wfstdec.cli.main import main
 
-ROOT = Path(__file__).parents[2]
-MODEL = "tools.bench.row_encoder:streaming"
+TWO = "--processes", "2"
 
 
 @pytest.fixture(scope="module")
@@ -29,43 +24,6 @@ def graph(decoder, tmp_path_factory):
     path = tmp_path_factory.mktemp("serving") / "graph.npz"
     decoder.graph.save(path)
     return path
-
-
-def searching(graph):
-    return "--graph", str(graph), "--beam", "10", "--lm-scale", "0.8"
-
-
-class Program:
-    def __init__(self, *flags, model=MODEL, env=None, **popen):
-        command = [sys.executable, "-m", "wfstdec", "serve", str(model), "--port", "0"]
-        command += flags
-        self.process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(env or {})},
-            **popen,
-        )
-        self.url = self.process.stdout.readline().strip()
-
-    def wait_until_ready(self):
-        assert re.fullmatch(r"https?://127\.0\.0\.1:\d+", self.url), self.errors()
-        assert self.process.stdout.readline() == "ready\n"
-
-    def errors(self):
-        return self.process.communicate(timeout=60)[1]
-
-    def end(self, seconds=40):
-        return self.process.wait(seconds)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.process.kill()
-        self.process.communicate()
 
 
 def listen_until_drained(program, rows, num):
@@ -94,12 +52,13 @@ def listen_until_drained(program, rows, num):
     return asyncio.run(run())
 
 
-def test_a_signal_drains_streams(graph, speech):
-    with Program(*searching(graph)) as program:
+@pytest.mark.parametrize(("processes", "streams"), [(1, 6), (2, 20)])
+def test_a_signal_drains_streams(graph, speech, processes, streams):
+    with Program(*searching(graph), "--processes", str(processes)) as program:
         program.wait_until_ready()
         assert httpx.get(f"{program.url}/ready").status_code == 200
         assert "wfstdec" in httpx.get(f"{program.url}/").text
-        found = listen_until_drained(program, speech(5, 1), 6)
+        found = listen_until_drained(program, speech(5, 1), streams)
         assert program.end() == 0
     for messages, code in found:
         words = [
@@ -140,7 +99,8 @@ def test_the_tokens_named_are_those_of_the_model(graph, decoder, tmp_path):
     table.write_text("".join(f"{name} {i}\n" for i, name in enumerate(tokens.names)))
     flags = ("--tokens", str(table), "--blank", tokens.names[tokens.blank])
     flags += ("--sample-rate", "16000")
-    for decoder_flags in (("--graph", str(graph)), ("--decoder", "greedy")):
+    graph_flags = "--graph", str(graph)
+    for decoder_flags in (graph_flags, (*graph_flags, *TWO), ("--decoder", "greedy")):
         with Program(*decoder_flags, *flags, model=model) as program:
             program.wait_until_ready()
             program.process.send_signal(signal.SIGTERM)

@@ -67,7 +67,7 @@ from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SUBTITLES as SUBTITLE_FORMATS
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.file import LatticeWriter
-from wfstdec.models import Encoder, load_model
+from wfstdec.models import Encoder, EncoderSpec, load_model
 from wfstdec.models.loading import family_of
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.files import digest
@@ -385,18 +385,25 @@ def load_acoustic_model(args: Args) -> Encoder:
     given = vars(args)
     model = load_model(
         args.acoustic_model,
-        given.pop("tokens", None),
-        given.pop("blank", None),
+        given.get("tokens"),
+        given.get("blank"),
         frame_shift_s=given.get("frame_shift"),
-        head=given.pop("head", None),
+        head=given.get("head"),
         **values_of(args, "sample_rate kind logits language"),
     )
-    args.frame_shift = model.spec.frame_shift_s
     if args.decoder not in CTC_DECODERS:
         args.model = model
-    elif "graph" not in given:  # which has a table
-        args.tokens = model.spec.tokens
+    take_spec(args, model.spec)
     return model
+
+
+def take_spec(args: Args, spec: EncoderSpec) -> None:
+    """Make the tokens and the frame shift of a model those of the decoder."""
+    for name in ("tokens", "blank", "head"):
+        vars(args).pop(name, None)
+    args.frame_shift = spec.frame_shift_s
+    if args.decoder in CTC_DECODERS and "graph" not in vars(args):  # has a table
+        args.tokens = spec.tokens
 
 
 def choose_decoder(args: Args) -> None:

@@ -13,6 +13,7 @@ arguments, whose docstring is its help, under `command`, which names its flags:
 import argparse
 import inspect
 import math
+import os
 from argparse import BooleanOptionalAction
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -121,6 +122,13 @@ def _or_none(kind: Callable[[str], Any], name: str) -> Callable[[str], Any]:
 
     read.__name__ = name  # how argparse calls it in its errors
     return read
+
+
+def _count_or_auto(text: str) -> int:
+    """A number of processes; `auto` is that of the cores."""
+    if text == "auto":
+        return len(os.sched_getaffinity(0))
+    return int(_KINDS["N>0"](text))
 
 
 _OPTIONAL = {int: _or_none(int, "count"), float: _or_none(float, "number")}
@@ -339,6 +347,11 @@ _TABLE: dict[str, Any] = {
     # the server
     "--host HOST 127.0.0.1": "address to listen on: 0.0.0.0 for all",
     "--port N 8000": "port; 0 takes a free one, printed first",
+    "--processes N 1": _how(
+        "processes that share the port and the memory of the decoder; auto: one for "
+        "each core",
+        type=_count_or_auto,
+    ),
     "--key-file FILE": "file whose first line is the key of clients (default: that of "
     "the environment, WFSTDEC_KEY; without either everybody may come)",
     "--origin ORIGIN": _how(

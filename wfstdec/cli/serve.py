@@ -1,5 +1,6 @@
 """The command `serve`."""
 
+import atexit
 import contextlib
 import dataclasses
 import gc
@@ -7,9 +8,15 @@ import ipaddress
 import logging
 import os
 import resource
+import shutil
 import sys
+import tempfile
 import threading
+import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from wfstdec.cli.decode import (
@@ -17,9 +24,11 @@ from wfstdec.cli.decode import (
     choose_decoder,
     load_acoustic_model,
     make_decoder,
+    take_spec,
 )
 from wfstdec.cli.flags import (
     AUDIO_MODEL,
+    CTC_DECODERS,
     DECODERS,
     LIMITS,
     Args,
@@ -29,6 +38,8 @@ from wfstdec.cli.flags import (
     search_options,
 )
 from wfstdec.errors import BackendError, FormatError, OptionError
+from wfstdec.models.encoder import EncoderSpec
+from wfstdec.search.decoder import CUDA
 
 KEY_VARIABLE = "WFSTDEC_KEY"
 _PER_CLIENT = 64  # where addresses are those of clients, and not of a proxy
@@ -37,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 @command(
-    "--host --port --key-file --origin --host-name --name --lang --no-page "
+    "--host --port --processes --key-file --origin --host-name --name --lang --no-page "
     "--ssl-certfile --ssl-keyfile --proxy-headers --forwarded-allow-ips --confidence "
     f"--endpoint-floor-ms {AUDIO_MODEL}",
     places={"acoustic_model": MODEL},
@@ -64,9 +75,12 @@ def serve(args: Args) -> int:
     address; `ready` follows when all kernels are compiled. SIGTERM, or Ctrl-C, drains:
     streams get their final words. A second one ends at once.
     """
+    choose_decoder(args)
+    _prepare_processes(args)
     try:
-        from wfstdec.server import app, service
+        from wfstdec.server import app, engine, processes, service
         from wfstdec.server import uvicorn_server as running
+        from wfstdec.server.shared import Shared
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         raise BackendError(
@@ -77,7 +91,6 @@ def serve(args: Args) -> int:
     if limits.per_client is None and args.proxy_headers:
         limits = dataclasses.replace(limits, per_client=_PER_CLIENT)
     tls = _tls(args)
-    choose_decoder(args)
     options = search_options(args)
     # The port first: a model takes a while to load, and another server may have it.
     with contextlib.closing(running.open_socket(args.host, args.port)) as listening:
@@ -86,42 +99,72 @@ def serve(args: Args) -> int:
             text = "everybody who reaches %s may use the server; --key-file sets a key"
             _log.warning(text, host)
         hosts = known_hosts(args, host, key)
-        model = load_acoustic_model(args)
-        serving = service.Service(
-            model,
-            make_decoder(args, options),
-            limits,
-            name=args.name or Path(args.acoustic_model).stem,
-            confidence=args.confidence,
-            nbest=getattr(options, "nbest", None) or 1,
-            workers=args.workers,
-            endpoint_floor_s=args.endpoint_floor_ms / 1000,
-            key=key,
-            origins=origins,
-            hosts=hosts,
-            language=args.lang,
-        )
         _allow_open_files()
-        scheme = "https" if tls else "http"
-        shown = f"[{host}]" if ":" in host else host
-        print(f"{scheme}://{shown}:{port}", flush=True)
-        server = running.DrainingServer(
-            running.make_config(
-                app.make_app(serving, page=not args.no_page),
-                limits,
-                proxy_headers=args.proxy_headers,
-                forwarded_allow_ips=args.forwarded_allow_ips,
-                **tls,
-            ),
-            serving,
-            on_ready=_on_ready,
-        )
+        shared = Shared(limits, args.processes)
         # Its warnings and errors are to come out where ours do.
         theirs, ours = logging.getLogger("uvicorn"), logging.getLogger("wfstdec")
         theirs.handlers, theirs.propagate = ours.handlers, False
-        server.run([listening])
-    if server.fault is not None:
-        raise server.fault
+
+        def run(model: Any, decoder: Any, report: Callable[[], None]) -> None:
+            def on_ready() -> None:
+                _keep_objects()
+                report()
+
+            serving = service.Service(
+                model,
+                decoder,
+                limits,
+                name=args.name or Path(args.acoustic_model).stem,
+                confidence=args.confidence,
+                nbest=getattr(options, "nbest", None) or 1,
+                workers=args.workers,
+                endpoint_floor_s=args.endpoint_floor_ms / 1000,
+                key=key,
+                origins=origins,
+                hosts=hosts,
+                language=args.lang,
+                shared=shared,
+            )
+            if is_worker := shared.processes > 1:  # no client waits for one of them
+                serving.engine.start()
+                serving.engine.warm()
+            server = running.DrainingServer(
+                running.make_config(
+                    app.make_app(serving, page=not args.no_page),
+                    limits,
+                    proxy_headers=args.proxy_headers,
+                    forwarded_allow_ips=args.forwarded_allow_ips,
+                    **tls,
+                ),
+                serving,
+                on_ready=on_ready,
+                is_warm=is_worker,
+            )
+            server.run([listening])
+            if server.fault is not None:
+                raise server.fault
+
+        scheme = "https" if tls else "http"
+        shown = f"[{host}]" if ":" in host else host
+        address = f"{scheme}://{shown}:{port}"
+        if args.processes == 1:
+            model = load_acoustic_model(args)
+            decoder = processes.with_kernels(lambda: make_decoder(args, options))
+            print(address, flush=True)
+            run(model, decoder, partial(print, "ready", flush=True))
+        else:
+            given = Args(**vars(args))  # the model changes some
+            take_spec(args, processes.in_child(lambda: _spec(given)))
+            decoder = processes.with_kernels(lambda: make_decoder(args, options))
+            print(address, flush=True)
+            engine.warm(decoder)
+            _keep_objects()
+            processes.Supervisor(
+                args.processes,
+                lambda report: run(load_acoustic_model(given), decoder, report),
+                shared,
+                partial(print, "ready", flush=True),
+            ).run()
     if threading.active_count() > 1:  # cut off: nobody waits for what is under way
         sys.stdout.flush()
         sys.stderr.flush()
@@ -129,11 +172,38 @@ def serve(args: Args) -> int:
     return 0
 
 
-def _on_ready() -> None:
-    # Objects made so far stay: a full collection of them stops all streams for 76 ms.
+def _prepare_processes(args: Args) -> None:
+    """Check that processes can share the decoder; divide the cores among them."""
+    if args.processes == 1:
+        return
+    if not hasattr(os, "fork"):
+        raise OptionError(f"--processes {args.processes} without os.fork, expected 1")
+    if args.decoder not in CTC_DECODERS or getattr(args, "backend", "cpu") == CUDA:
+        kind = args.decoder if args.decoder not in CTC_DECODERS else CUDA
+        raise OptionError(
+            f"--processes {args.processes} with {kind}, expected 1, or a decoder of "
+            f"the CPU: {', '.join(CTC_DECODERS)}"
+        )
+    cores = max(1, len(os.sched_getaffinity(0)) // args.processes)
+    args.threads, args.workers = args.threads or cores, args.workers or cores
+    # For metrics of all processes; read where `prometheus_client` is imported.
+    folder = tempfile.mkdtemp(prefix="wfstdec-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+
+
+def _spec(args: Args) -> EncoderSpec:
+    """Load the model for what a decoder has to know of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each process warns again
+        return load_acoustic_model(args).spec
+
+
+def _keep_objects() -> None:
+    """Collect garbage, and leave all objects out of later collections."""
+    # A full collection of them stops all streams for 76 ms.
     gc.collect()
     gc.freeze()
-    print("ready", flush=True)
 
 
 def read_key(path: str | None) -> str | None:

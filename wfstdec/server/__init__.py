@@ -4,6 +4,8 @@
     stream.py           the stream of a client, and the events of it
     engine.py           one thread that advances all streams in rounds
     service.py          model, engine, limits and jobs, which all handlers share
+    shared.py           counts of all processes, for limits and metrics
+    processes.py        processes that are forked off one with the decoder
     openai.py           `POST /v1/audio/transcriptions`, as OpenAI's clients speak it
     deepgram.py         `WS /v1/listen`, as Deepgram's clients speak it
     app.py              all routes, the page at `/`, keys, origins, the log

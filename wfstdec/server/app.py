@@ -10,12 +10,14 @@ import asyncio
 import base64
 import contextlib
 import functools
+import gc
 import hashlib
 import hmac
 import ipaddress
 import logging
 import re
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib.resources import files
@@ -32,6 +34,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wfstdec.server import deepgram, deepgram_files, openai
+from wfstdec.server.engine import Metrics
 from wfstdec.server.limits import RequestError
 from wfstdec.server.service import Service, in_thread
 
@@ -56,7 +59,7 @@ _REASONS = {
 """Words for the metrics, by the status that a request is refused with."""
 _SUBPROTOCOLS = ("token", "bearer")
 _UNREAD_BYTES = 1 << 16  # of a body where none is read
-_STOP_S = 5.0
+_STOP_S, _MEASURED_S = 5.0, 0.05
 _EXPOSED = ("dg-request-id", "retry-after", "x-request-id")
 """Headers of answers that pages of other origins may read."""
 
@@ -65,8 +68,7 @@ _log = logging.getLogger("wfstdec.server.requests")
 
 def make_app(service: Service, *, page: bool = True) -> Starlette:
     """Make the app; it starts the engine, and stops it in the end."""
-    service.metrics.streams.set_function(lambda: len(service.engine))
-    service.metrics.ready.set_function(lambda: float(service.unready is None))
+    service.metrics.show_counts(service.shared, lambda: service.unready is None)
     routes: list[BaseRoute] = [
         Route("/health", _health),
         Route("/ready", _ready),
@@ -106,13 +108,40 @@ async def _running(app: Starlette) -> AsyncIterator[None]:
     """Run the engine as long as the app; the threads of files end with it."""
     service: Service = app.state.service
     service.engine.start()
+    measuring = asyncio.create_task(_measure(service.metrics))
     try:
         yield
     finally:
+        measuring.cancel()
         try:
             await asyncio.wait_for(in_thread(service.stop), _STOP_S)
         except TimeoutError:  # a kernel is compiled, or a model does not answer
             _log.warning("a thread does not stop; it is left alone")
+
+
+async def _measure(metrics: Metrics) -> None:
+    """Measure how late the loop is, and how long collections of garbage take."""
+    # Kept until the next turn: a collection may begin where a metric holds its lock.
+    seconds, began = deque[float](maxlen=1000), 0.0
+
+    def note(phase: str, info: object) -> None:
+        nonlocal began
+        now = time.perf_counter()
+        if phase == "start":
+            began = now
+        else:
+            seconds.append(now - began)
+
+    gc.callbacks.append(note)
+    try:
+        while True:
+            due = time.perf_counter() + _MEASURED_S
+            await asyncio.sleep(_MEASURED_S)
+            metrics.gil_wait.observe(max(0.0, time.perf_counter() - due))
+            while seconds:
+                metrics.gc.observe(seconds.popleft())
+    finally:
+        gc.callbacks.remove(note)
 
 
 # ------------------------------------------------------------------- routes

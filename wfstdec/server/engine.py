@@ -17,24 +17,30 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 
-from wfstdec.errors import InputError, LimitError, ModelError
+from wfstdec.batch.decoding import LatticeReading
+from wfstdec.errors import InputError, LimitError, ModelError, OptionError
 from wfstdec.models.encoder import Encoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.sessions import SessionId
 from wfstdec.server.limits import Limits
+from wfstdec.server.processes import MULTIPROCESS, with_kernels
+from wfstdec.server.shared import KINDS, Places, Shared
 from wfstdec.server.stream import (
     EngineResources,
     Event,
@@ -64,6 +70,7 @@ class Engine:
         decoder: Decoder[Any, Any],
         limits: Limits,
         metrics: Metrics,
+        shared: Shared | None = None,
         **options: Any,
     ) -> None:
         self._resources = EngineResources(model, decoder, **options)
@@ -72,18 +79,19 @@ class Engine:
             target=self._run, name="wfstdec-engine", daemon=True
         )
         self._lock = threading.Lock()
-        self._streams: set[Stream] = set()
+        self._streams = Places(shared or Shared(limits), "streams")
         # Those with something new, maybe several times; None ends the thread.
         self._touched: queue.SimpleQueue[Stream | None] = queue.SimpleQueue()
         self._is_draining = self._is_stopping = False
 
     def __len__(self) -> int:
-        """Streams under way."""
-        return len(self._streams)
+        """Streams under way, in all processes."""
+        return self._streams.total
 
     def start(self) -> None:
-        """Begin to work."""
-        self._thread.start()
+        """Begin to work, unless it has begun."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def open(self, settings: StreamSettings, take: Callable[[Event], object]) -> Stream:
         """Begin a stream; its boosts are compiled meanwhile."""
@@ -96,10 +104,8 @@ class Engine:
         with self._lock:
             if self._is_draining or self._is_stopping:
                 reason = "draining"
-            elif len(self._streams) >= self._limits.streams:
+            elif not self._streams.take(stream):
                 reason = "full"
-            else:
-                self._streams.add(stream)
         # Refused outside of the lock: counting and errors need none.
         if reason is not None:
             self._metrics.refused.labels(reason).inc()
@@ -134,19 +140,15 @@ class Engine:
     def warm(self) -> None:
         """Run all that rounds use once: made-up rows, and a made-up stream."""
         # Nothing of it is measured: kernels are compiled, and no client waits.
-        kept, self._metrics = self._metrics, Metrics()  # that has no reader
+        kept, self._metrics = self._metrics, cast(Metrics, _Unmeasured())
         try:
             shared = self._resources
-            decoder, sessions = shared.decoder, shared.sessions
-            decoder.warm_up(lattices=shared.records)
-            if not decoder.can_stream:
-                self._run_noise()
-                return
-            session = sessions.open(shared.no_boosts)
-            rows = decoder.made_up_input()
-            sessions.advance({session: rows})
-            sessions.partial(session)
-            _ = shared.close_session(session)[0].text
+            warm(shared.decoder)
+            if shared.decoder.can_stream:
+                session = shared.sessions.open(shared.no_boosts)
+                shared.sessions.advance({session: shared.decoder.made_up_input()})
+                shared.sessions.partial(session)
+                _ = shared.close_session(session)[0].text
             self._run_noise()
         finally:
             self._metrics = kept
@@ -183,7 +185,6 @@ class Engine:
         for stream in list(self._streams):
             with contextlib.suppress(Exception):
                 self._drop(stream)
-        self._streams.clear()
 
     def _round(self, touched: Sequence[Stream]) -> None:
         """Run one round; an exception not tied to a stream fails all of its streams."""
@@ -391,6 +392,59 @@ class _Chunk:
     error: Exception | None = None
 
 
+def warm(decoder: Decoder[Any, Any]) -> None:
+    """Run all kernels of a decoder that streams and files may need."""
+
+    def run() -> None:
+        rows, has_lattices = [decoder.made_up_input()], True
+        try:
+            [lattice] = decoder.decode_lattice(rows)
+            _ = LatticeReading(nbest=2, confidence=True)("", lattice)[0].words
+        except OptionError:  # it records none
+            has_lattices = False
+        decoder.warm_up(lattices=has_lattices)
+
+    # Neither a device nor the threads of torch survive a fork.
+    if decoder.family == "ctc" and not decoder.is_on_device:
+        with_kernels(run)
+    else:
+        run()
+
+
+class _Unmeasured:
+    """Metrics without a reader."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self
+
+    def __call__(self, *given: Any) -> Any:
+        return self
+
+
+class _Counts:
+    """Gauges of what is under way, by the counts of all processes."""
+
+    def __init__(self, shared: Shared, is_ready: Callable[[], bool]) -> None:
+        self._shared, self._is_ready = shared, is_ready
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Make the gauges, as a registry asks for them."""
+        for name, text in (
+            ("streams", "Streams under way"),
+            ("uploads", "Files that are being received"),
+            ("connections", "Connections"),
+        ):
+            total = self._shared.total(name)
+            yield GaugeMetricFamily(f"wfstdec_{name}", text, total)
+        text = "1 where new streams are taken"
+        yield GaugeMetricFamily("wfstdec_ready", text, self._is_ready())
+        text = "1 where a process serves"
+        up = GaugeMetricFamily("wfstdec_process_up", text, labels=("process",))
+        for process, value in enumerate(self._shared.counts[:, KINDS.index("up")]):
+            up.add_metric((str(process),), value)
+        yield up
+
+
 class Metrics:
     """Counters and histograms of one server, for Prometheus; of any thread."""
 
@@ -400,11 +454,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ours: dict[str, Any] = {"namespace": "wfstdec", "registry": self.registry}
-        gauge: Callable[..., Gauge] = partial(Gauge, **ours)
         counter: Callable[..., Counter] = partial(Counter, **ours)
         histogram: Callable[..., Histogram] = partial(Histogram, **ours)
-        self.streams = gauge("streams", "Streams under way")
-        self.ready = gauge("ready", "1 where new streams are taken")
         text = "Streams that a round advanced"
         self.round_streams = histogram("round_streams", text, buckets=_SIZES)
         text, seconds = "Encoder's part of a round", "round_encoder_seconds"
@@ -426,8 +477,20 @@ class Metrics:
         self.errors = counter("errors", "Streams and files that failed", ("kind",))
         text = "Requests and streams that were not taken"
         self.refused = counter("refused", text, ("reason",))
+        text = "From when the event loop should run to when it does, each 50 ms"
+        self.gil_wait = histogram("gil_wait_seconds", text, buckets=_ROUNDS)
+        text = "Collections of garbage, which stop all streams"
+        self.gc = histogram("gc_seconds", text, buckets=_ROUNDS)
+        self._shown = self.registry
+        if MULTIPROCESS in os.environ:  # each process has files there: show their sums
+            self._shown = CollectorRegistry()
+            MultiProcessCollector(self._shown)
+
+    def show_counts(self, shared: Shared, is_ready: Callable[[], bool]) -> None:
+        """Show what is under way in all processes too."""
+        self._shown.register(_Counts(shared, is_ready))
 
     def text(self, accept: str) -> tuple[bytes, str]:
         """Write all metrics in the format that is asked for, with its content type."""
         encode, kind = choose_encoder(accept)
-        return encode(self.registry), kind
+        return encode(self._shown), kind

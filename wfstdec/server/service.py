@@ -23,7 +23,6 @@ import ipaddress
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -33,6 +32,7 @@ from wfstdec.models import Encoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.server.engine import Engine, Metrics
 from wfstdec.server.limits import ENDPOINT_FLOOR_S, Limits, RequestError
+from wfstdec.server.shared import Places, Shared
 
 _Kept = TypeVar("_Kept", bound=AbstractContextManager)
 
@@ -74,9 +74,9 @@ class Job:
 
     def take_place(self) -> None:
         """Become one of the jobs that are worked on, or wait for it."""
-        self._jobs._check_places()
+        if self._jobs._is_over or not self._jobs._taken.take(self):
+            raise self._jobs._full("requests")
         self._jobs._uploads.discard(self)
-        self._jobs._taken.add(self)
 
     def keep(self, resource: _Kept) -> _Kept:
         """Close a resource when the place is free again."""
@@ -135,13 +135,14 @@ class Job:
 class Jobs:
     """Jobs that are worked on or wait, and their threads: one for each processor."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, shared: Shared) -> None:
         self._limits = limits
-        self._threads = len(os.sched_getaffinity(0))
+        self._threads = max(1, len(os.sched_getaffinity(0)) // shared.processes)
         self._pool = ThreadPoolExecutor(self._threads, "wfstdec-request", _give_way)
-        # On the loop alone: no lock is needed.
-        self._uploads: set[Job] = set()
-        self._taken: set[Job] = set()
+        self._uploads, self._taken = (
+            Places(shared, "uploads"),
+            Places(shared, "requests"),
+        )
         self._seconds = 1.0  # of a job, on the average, newer ones counting more
         self._is_over = False
 
@@ -156,18 +157,17 @@ class Jobs:
 
     def receive(self) -> Job:
         """Begin a job, whose file comes now; not where it would wait in vain."""
-        self._check_places()
-        if len(self._uploads) >= self._limits.uploads:
-            raise self._full(len(self._uploads), "are being received", "uploads")
+        if self._taken.total >= self._limits.requests or self._is_over:
+            raise self._full("requests")
         job = Job(self)
-        self._uploads.add(job)
+        if not self._uploads.take(job):
+            raise self._full("uploads")
         return job
 
-    def _check_places(self) -> None:
-        if len(self._taken) >= self._limits.requests or self._is_over:
-            raise self._full(len(self._taken), "are worked on or wait", "requests")
-
-    def _full(self, num: int, what: str, limit: str) -> RequestError:
+    def _full(self, limit: str) -> RequestError:
+        num, what = self._taken.total, "are worked on or wait"
+        if limit == "uploads":
+            num, what = self._uploads.total, "are being received"
         # Until a place may be free, as things went so far.
         wait_s = self._seconds * max(1.0, num / self._threads)
         return RequestError(
@@ -217,22 +217,23 @@ class Service:
         workers: int | None = None,  # threads of the encoder
         endpoint_floor_s: float = ENDPOINT_FLOOR_S,
         engine: Engine | None = None,
+        shared: Shared | None = None,  # with other processes
     ) -> None:
         self.name, self.model, self.decoder = name, model, decoder
         self.limits, self.metrics = limits or Limits(), Metrics()
         self.key, self.origins, self.hosts = key, origins, hosts
         self.language, self.confidence, self.nbest = language, confidence, nbest
+        self.shared = shared = shared or Shared(self.limits)
         if engine is None:
             engine = Engine(
-                *(model, decoder, self.limits, self.metrics),
+                *(model, decoder, self.limits, self.metrics, shared),
                 confidence=confidence,
                 nbest=nbest,
                 workers=workers,
                 endpoint_floor_s=endpoint_floor_s,
             )
-        self.engine, self.jobs = engine, Jobs(self.limits)
+        self.engine, self.jobs = engine, Jobs(self.limits, shared)
         self.warming = self.draining = False
-        self._under_way = Counter[str]()  # streams and files by client
 
     def stop(self) -> None:
         """Give up all streams and files, and wait until no thread is left."""
@@ -245,7 +246,11 @@ class Service:
     def counting(self, address: str) -> Iterator[None]:
         """Count a stream or file of a client; RequestError if it has too many."""
         client, most = client_of(address), self.limits.per_client
-        if most is not None and self._under_way[client] >= most:
+        if most is None:
+            yield
+            return
+        place = self.shared.take_client(client, most)
+        if place is None:
             raise RequestError(
                 429,
                 f"{most} streams and files of {client} are under way, expected fewer; "
@@ -253,13 +258,10 @@ class Service:
                 code="too_many_of_client",
                 retry_after_s=1,
             )
-        self._under_way[client] += 1
         try:
             yield
         finally:
-            self._under_way[client] -= 1
-            if not self._under_way[client]:
-                del self._under_way[client]
+            self.shared.free_client(place)
 
     @property
     def unready(self) -> str | None:
