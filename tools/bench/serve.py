@@ -3,6 +3,7 @@
     python -m tools.bench.serve --output run.json          # 64 to 1,000 streams
     python -m tools.bench.serve --no-interims
     python -m tools.bench.serve --model real --streams 4 8 16
+    python -m tools.bench.serve --processes 2
     python -m tools.bench.serve --profile small            # a smoke test
 
 A server in a process of its own, streams in real time from another one, on loopback,
@@ -90,6 +91,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--beam", type=float, default=8.0)
     add("--no-interims", dest="interims", action="store_false")
     add("--model", choices=("rows", "real"), default="rows")
+    add("--processes", type=int, default=1, help="of the server")
     add("--serve", nargs=argparse.REMAINDER, default=[], help="more flags of `serve`")
     return parse(parser, argv, PROFILES)
 
@@ -230,18 +232,34 @@ class Server:
             found[parts[1]] = found.get(parts[1], 0.0) + float(parts[2])
         return found
 
+    def _workers(self) -> list[int]:
+        """Processes that the server has forked."""
+        pid = self._process.pid
+        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+    def private_mib(self) -> list[float]:
+        """Memory of each forked process that it shares with no other."""
+        return [
+            sum(int(kib) for kib in re.findall(r"Private_\w+:\s+(\d+) kB", text)) / _MIB
+            for pid in self._workers()
+            for text in [Path(f"/proc/{pid}/smaps_rollup").read_text()]
+        ]
+
     def memory_mib(self) -> float:
-        """Resident memory now."""
+        """Resident memory now, with the private one of forked processes."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         match = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert match is not None
-        return int(match[1]) / _MIB
+        return int(match[1]) / _MIB + sum(self.private_mib())
 
     def cpu_s(self) -> float:
-        """CPU seconds of all threads so far."""
-        text = Path(f"/proc/{self._process.pid}/stat").read_text()
-        fields = text.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / 100
+        """CPU seconds of all threads and processes so far."""
+        seconds = 0.0
+        for pid in (self._process.pid, *self._workers()):
+            text = Path(f"/proc/{pid}/stat").read_text()
+            fields = text.rpartition(")")[2].split()
+            seconds += (int(fields[11]) + int(fields[12])) / 100
+        return seconds
 
     def stop(self) -> int:
         """Drain it; the exit code."""
@@ -261,6 +279,7 @@ class Bench:
         self._serve = [*self._source.flags, "--graph", str(folder / "graph.npz")]
         self._serve += ["--beam", str(args.beam), "--lm-scale", str(args.lm_scale)]
         self._serve += ["--max-streams", str(max(args.streams)), *args.serve]
+        self._serve += ["--processes", str(args.processes)]
 
     def table(self) -> Iterator[Row]:
         """Run a server for each number of streams; a row each."""
@@ -276,16 +295,18 @@ class Bench:
                     for name, value in server.measures().items()
                 }
                 cpu_s = server.cpu_s() - cpu_s
-                memory = server.memory_mib()
+                memory: Row = {"memory_mib": server.memory_mib()}
+                memory |= {"processes": self._args.processes}
+                memory |= {"private_mib": server.private_mib()}
             finally:
                 code = server.stop()
             if code:
                 raise SystemExit(f"the server's exit code is {code}, expected 0")
             if seen["errors"]:  # too many for this machine: a row without figures
                 note = f"{len(seen['errors'])} streams failed: {seen['errors'][0]}"
-                yield {"streams": num, "memory_mib": memory, "note": note}
+                yield {"streams": num, **memory, "note": note}
             else:
-                yield self._row(num, seen, spent, cpu_s) | {"memory_mib": memory}
+                yield self._row(num, seen, spent, cpu_s) | memory
 
     def _load(self, server: Server, num: int, *more: str, seconds: str = "") -> Any:
         output = self._folder / (seconds or "seen.json")
