@@ -57,15 +57,17 @@ def still_service(limits=None, **more):
 
 
 @contextlib.contextmanager
-def serving(service, app=None, *, wait_for_kernels=True, **config):
+def serving(service, app=None, *, wait_for_kernels=True, wyoming_socket=None, **config):
     """Run the app of a service; ready when the block begins, stopped when it ends."""
+    from wfstdec.server import wyoming
     from wfstdec.server.app import make_app
     from wfstdec.server.uvicorn_server import DrainingServer, make_config
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         settings = make_config(app or make_app(service), service.limits, **config)
-        server = DrainingServer(settings, service)
+        other = wyoming_socket and wyoming.Server(service, wyoming_socket)
+        server = DrainingServer(settings, service, wyoming_server=other)
         thread = threading.Thread(
             target=lambda: asyncio.run(server.serve([listening])), daemon=True
         )

@@ -370,6 +370,9 @@ _TABLE: dict[str, Any] = {
     "which an utterance ends, in ms; endpointing below it only signals",
     "--name NAME": "name of the model in answers (default: its file's name)",
     "--lang LANGUAGE en": "language in answers",
+    "--wyoming ADDRESS": "address for Wyoming, the protocol of Home Assistant, such as "
+    "tcp://127.0.0.1:10300; of this machine alone, as it has no keys",
+    "--wyoming-any": "any address in --wyoming: everybody who reaches it may come",
     "--no-page": "no page at /",
     "--ssl-certfile FILE": "TLS: the certificate, PEM",
     "--ssl-keyfile FILE": "TLS: its private key, PEM",

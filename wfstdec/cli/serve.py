@@ -9,6 +9,7 @@ import logging
 import os
 import resource
 import shutil
+import socket
 import sys
 import tempfile
 import threading
@@ -48,9 +49,9 @@ _log = logging.getLogger(__name__)
 
 
 @command(
-    "--host --port --processes --key-file --origin --host-name --name --lang --no-page "
-    "--ssl-certfile --ssl-keyfile --proxy-headers --forwarded-allow-ips --confidence "
-    f"--endpoint-floor-ms {AUDIO_MODEL}",
+    "--host --port --processes --key-file --origin --host-name --name --lang --wyoming "
+    "--wyoming-any --no-page --ssl-certfile --ssl-keyfile --proxy-headers "
+    f"--forwarded-allow-ips --confidence --endpoint-floor-ms {AUDIO_MODEL}",
     places={"acoustic_model": MODEL},
     decoders=tuple(DECODERS),
     groups={"limits": LIMITS},
@@ -71,14 +72,15 @@ def serve(args: Args) -> int:
             --key-file key.txt --max-streams 100
 
     OpenAI's clients POST files to /v1/audio/transcriptions, Deepgram's clients stream
-    and POST files to /v1/listen, and browsers find a page at /. The first line is the
-    address; `ready` follows when all kernels are compiled. SIGTERM, or Ctrl-C, drains:
-    streams get their final words. A second one ends at once.
+    and POST files to /v1/listen, and browsers find a page at /. Home Assistant
+    connects to the address of --wyoming. The first line is the address; `ready` follows
+    when all kernels are compiled. SIGTERM, or Ctrl-C, drains: streams get their final
+    words. A second one ends at once.
     """
     choose_decoder(args)
     _prepare_processes(args)
     try:
-        from wfstdec.server import app, engine, processes, service
+        from wfstdec.server import app, engine, processes, service, wyoming
         from wfstdec.server import uvicorn_server as running
         from wfstdec.server.shared import Shared
     except ModuleNotFoundError as error:
@@ -93,8 +95,11 @@ def serve(args: Args) -> int:
     tls = _tls(args)
     options = search_options(args)
     # The port first: a model takes a while to load, and another server may have it.
-    with contextlib.closing(running.open_socket(args.host, args.port)) as listening:
+    with contextlib.ExitStack() as sockets:
+        listening = sockets.enter_context(running.open_socket(args.host, args.port))
         host, port = listening.getsockname()[:2]
+        wyoming_socket = _open_wyoming(args, running.open_socket)
+        sockets.enter_context(wyoming_socket or contextlib.nullcontext())
         if key is None and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
             text = "everybody who reaches %s may use the server; --key-file sets a key"
             _log.warning(text, host)
@@ -125,6 +130,9 @@ def serve(args: Args) -> int:
                 language=args.lang,
                 shared=shared,
             )
+            wyoming_server = None
+            if wyoming_socket is not None:
+                wyoming_server = wyoming.Server(serving, wyoming_socket)
             if is_worker := shared.processes > 1:  # no client waits for one of them
                 serving.engine.start()
                 serving.engine.warm()
@@ -139,14 +147,15 @@ def serve(args: Args) -> int:
                 serving,
                 on_ready=on_ready,
                 is_warm=is_worker,
+                wyoming_server=wyoming_server,
             )
             server.run([listening])
             if server.fault is not None:
                 raise server.fault
 
-        scheme = "https" if tls else "http"
-        shown = f"[{host}]" if ":" in host else host
-        address = f"{scheme}://{shown}:{port}"
+        address = _address("https" if tls else "http", host, port)
+        if wyoming_socket is not None:
+            address += "\n" + _address("tcp", *wyoming_socket.getsockname()[:2])
         if args.processes == 1:
             model = load_acoustic_model(args)
             decoder = processes.with_kernels(lambda: make_decoder(args, options))
@@ -170,6 +179,39 @@ def serve(args: Args) -> int:
         sys.stderr.flush()
         os._exit(0)
     return 0
+
+
+def _address(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _open_wyoming(
+    args: Args, open_socket: Callable[[str, int], socket.socket]
+) -> socket.socket | None:
+    """Bind the socket for Wyoming, if there is to be one: to this machine alone."""
+    need(args, "--wyoming-any", "--wyoming")
+    if args.wyoming is None:
+        return None
+    parts = urlsplit(args.wyoming)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:  # no port of TCP
+        host = port = None
+    if f"tcp://{parts.netloc}" != args.wyoming or not host or port is None:
+        raise OptionError(
+            f"--wyoming {args.wyoming!r}, expected tcp://HOST:PORT, such as "
+            "tcp://127.0.0.1:10300"
+        )
+    bound = open_socket(host, port)
+    address = bound.getsockname()[0].partition("%")[0]
+    if not (args.wyoming_any or ipaddress.ip_address(address).is_loopback):
+        bound.close()
+        raise OptionError(
+            f"--wyoming {args.wyoming} can be reached by other machines, and the "
+            "protocol has no keys; expected an address of this machine alone, such as "
+            "tcp://127.0.0.1:10300; --wyoming-any allows others"
+        )
+    return bound
 
 
 def _prepare_processes(args: Args) -> None:

@@ -230,7 +230,12 @@ class _Piped(AudioBytes):
 
 WavForm = tuple[str, int, int]
 """Subtype of libsndfile, sample rate, channels."""
-ENCODINGS = {"linear16": "PCM_16", "mulaw": "ULAW", "alaw": "ALAW"}
+ENCODINGS = {
+    "linear16": "PCM_16",
+    "linear32": "PCM_32",
+    "mulaw": "ULAW",
+    "alaw": "ALAW",
+}
 _WAV_SUBTYPES = {
     (1, 8): "PCM_U8",
     (1, 16): "PCM_16",

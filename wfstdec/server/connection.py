@@ -55,13 +55,14 @@ class Ending(NamedTuple):
 
     code: int
     reason: str = ""
+    kind: str = ""  # of an error, where a protocol has words for it
 
 
 class Gone(Exception):
     """The client is no longer there."""
 
 
-class _Unread(Exception):
+class Unread(Exception):
     """The client does not read what it is sent."""
 
 
@@ -154,7 +155,7 @@ class Connection(abc.ABC):
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             return (writer if writer.done() else reader).result()
-        except _Unread:
+        except Unread:
             text = f"nothing was read for {self.limits.unread_s:g} s"
             return self._cut_off("unread", 1013, text, "unread_s")
         finally:
@@ -195,7 +196,7 @@ class Connection(abc.ABC):
     def _cut_off(self, kind: str, code: int, text: str, limit: str) -> Ending:
         """Count a stream that is beyond a limit; how it is closed."""
         self.metrics.errors.labels(kind).inc()
-        return Ending(code, f"{text}; {self.limits.remedy(limit)}")
+        return Ending(code, f"{text}; {self.limits.remedy(limit)}", kind)
 
     async def _keep_pace(self) -> None:
         """Hold back a client of very many messages, and let others run in between."""
@@ -228,7 +229,7 @@ class Connection(abc.ABC):
             async with asyncio.timeout(self.limits.unread_s):
                 await self.transmit(message)
         except TimeoutError:
-            raise _Unread from None
+            raise Unread from None
 
 
 class WebSocketConnection(Connection):

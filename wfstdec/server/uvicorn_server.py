@@ -31,6 +31,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import (
 )
 
 from wfstdec.errors import OptionError
+from wfstdec.server import wyoming
 from wfstdec.server.limits import Limits, RequestError
 from wfstdec.server.service import Service, in_thread
 from wfstdec.server.shared import KINDS, Shared
@@ -209,6 +210,21 @@ def open_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
+class _Open:
+    """Connections of this process by all its listening sockets, and their limit."""
+
+    def __init__(self, most: int, idle: dict[int, Any], shared: Shared) -> None:
+        self.most, self.idle, self.shared = most, idle, shared
+        self.num_open = self._num_accepted = 0
+
+    def count(self, change: int) -> None:
+        """Count a connection that was accepted, or closed."""
+        self.num_open += change
+        self._num_accepted += change > 0
+        self.shared.set("accepted", self._num_accepted)
+        self.shared.set("connections", self.num_open)
+
+
 class _Listening(socket.socket):
     """Listening socket with a limit of connections: `most` here, and one for all.
 
@@ -216,16 +232,10 @@ class _Listening(socket.socket):
     there is no other: probes are answered while others open connections and are silent.
     """
 
-    def __init__(
-        self,
-        given: socket.socket,
-        most: int,
-        idle: dict[int, socket.socket],
-        shared: Shared,
-    ) -> None:
+    def __init__(self, given: socket.socket, bound: _Open) -> None:
         super().__init__(fileno=given.detach())
-        self.most, self.idle, self.shared, self.num_open = most, idle, shared, 0
-        self._num_accepted, self._taken, self._left_from = 0, -1, 0.0
+        self.bound = bound
+        self._taken, self._left_from = -1, 0.0
 
     def listen(self, backlog: int = 0) -> None:
         """Listen; asyncio takes its own backlog for the accepts of a turn as well."""
@@ -236,12 +246,11 @@ class _Listening(socket.socket):
         if self._may_leave():
             raise BlockingIOError  # asyncio asks again
         connection, address = super().accept()
-        self._num_accepted += 1
-        self.shared.set("accepted", self._num_accepted)
-        counted = _Connection(connection.detach(), self)
-        total = self.shared.total("connections")
-        if self.num_open > self.most or total > self.shared.limits.connections:
-            oldest = self.idle.pop(next(iter(self.idle)))
+        bound = self.bound
+        counted = _Connection(connection.detach(), bound)
+        total = bound.shared.total("connections")
+        if bound.num_open > bound.most or total > bound.shared.limits.connections:
+            oldest = bound.idle.pop(next(iter(bound.idle)))
             with contextlib.suppress(OSError):  # the client has closed it
                 oldest.shutdown(socket.SHUT_RDWR)
         return counted, address
@@ -252,33 +261,30 @@ class _Listening(socket.socket):
         # and none is lost, as it is with a socket for each (SO_REUSEPORT). But the
         # first to wake takes all: of 200 connections 145 of two processes, 131 of
         # four. With this rule 98 to 102, and 47 to 53 (two cores, 2026-11-28).
-        counts = self.shared.counts[self.shared.counts[:, KINDS.index("up")] > 0]
-        least = counts[:, KINDS.index("connections")].min(initial=self.num_open)
-        now, taken = time.monotonic(), self.shared.total("accepted")
+        shared, num_open = self.bound.shared, self.bound.num_open
+        counts = shared.counts[shared.counts[:, KINDS.index("up")] > 0]
+        least = counts[:, KINDS.index("connections")].min(initial=num_open)
+        now, taken = time.monotonic(), shared.total("accepted")
         if taken != self._taken:  # another process has taken one
             self._taken, self._left_from = taken, now
-        return self.num_open > least + _AHEAD and now - self._left_from < _LEFT_S
+        return num_open > least + _AHEAD and now - self._left_from < _LEFT_S
 
 
 class _Connection(socket.socket):
     """Connection that is counted until it is closed, TLS handshakes included."""
 
-    def __init__(self, number: int, listening: _Listening) -> None:
+    def __init__(self, number: int, bound: _Open) -> None:
         super().__init__(fileno=number)
-        self._listening = listening
-        listening.idle[number] = self
-        self._count(1)
+        self._bound = bound
+        bound.idle[number] = self
+        bound.count(1)
 
     def close(self) -> None:
         """Close it; its number may then be another's."""
         if (number := self.fileno()) >= 0:
-            self._listening.idle.pop(number, None)
-            self._count(-1)
+            self._bound.idle.pop(number, None)
+            self._bound.count(-1)
         super().close()
-
-    def _count(self, change: int) -> None:
-        self._listening.num_open += change
-        self._listening.shared.set("connections", self._listening.num_open)
 
 
 def most_connections(limits: Limits) -> int:
@@ -305,8 +311,10 @@ class DrainingServer(uvicorn.Server):
         on_ready: Callable[[], Any] = lambda: None,
         *,
         is_warm: bool = False,
+        wyoming_server: wyoming.Server | None = None,
     ) -> None:
         super().__init__(config)
+        self._wyoming = wyoming_server
         # Why it could not be warmed up; it stops then.
         self.fault: BaseException | None = None
         self._service, self._on_ready, self._is_warm = service, on_ready, is_warm
@@ -321,10 +329,14 @@ class DrainingServer(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         self._service.warming = not self._is_warm
         self._loop.set_exception_handler(self._note_error)
-        idle = self.config.http_protocol_class.idle
-        shared, most = self._service.shared, most_connections(self._service.limits)
-        bounded = [_Listening(one, most, idle, shared) for one in sockets or ()]
+        idle: dict[int, Any] = self.config.http_protocol_class.idle
+        most = most_connections(self._service.limits)
+        bound = _Open(most, idle, self._service.shared)
+        bounded = [_Listening(one, bound) for one in sockets or ()]
         await super().startup(bounded or None)
+        if (other := self._wyoming) is not None:
+            listening, tasks = _Listening(other.listening, bound), self.server_state.tasks
+            self.servers.append(await other.start(listening, tasks, idle))
         self._begin(self._warm_up())
 
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: Any) -> None:
@@ -391,6 +403,8 @@ class DrainingServer(uvicorn.Server):
         _log.info("draining %d streams; a second signal ends at once", num)
         deadline = time.monotonic() + limits.drain_s
         service.engine.drain()
+        if self._wyoming is not None:
+            self._wyoming.drain()
         state = self.server_state
         # A stream or request is under way, or its end being read.
         while not self.should_exit and (

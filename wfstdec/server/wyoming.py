@@ -1,0 +1,351 @@
+"""Wyoming, the protocol of Home Assistant's voice services, over TCP.
+
+    server = Server(service, listening)
+    await server.start(...)            # by DrainingServer, on its loop
+    server.drain()                     # utterances under way get their transcript
+
+An event is a line of JSON, `{"type", "data"?, "data_length"?, "payload_length"?}`, then
+`data_length` bytes of JSON that are merged into `data`, then the payload. For each
+utterance a client sends `transcribe`, `audio-start`, `audio-chunk`s and `audio-stop`;
+it receives `transcript-start`, `transcript-chunk`s of final words, `transcript` and
+`transcript-stop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import time
+import uuid
+from collections.abc import MutableMapping
+from typing import Any, NamedTuple
+
+import wfstdec
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.errors import OptionError
+from wfstdec.server.boosts import requested_boosts
+from wfstdec.server.connection import (
+    CLIENTS_FAULTS,
+    SERVERS_FAULT,
+    Connection,
+    Ending,
+    Gone,
+    Json,
+    Unread,
+    apart,
+    error_ending,
+)
+from wfstdec.server.limits import RequestError
+from wfstdec.server.service import Service
+from wfstdec.server.stream import Event, Finished, StreamSettings, Words
+from wfstdec.text.display import short
+
+_LINE = 1 << 16  # bytes of the first line of an event, at most
+_LAST_S = 1.0  # for the last event to be sent, and for the client to close
+_ENCODINGS = {2: "linear16", 4: "linear32"}
+"""By bytes of a sample."""
+_FORM = "rate", "width", "channels"
+_STOPS = Ending(1001)
+
+_log = logging.getLogger("wfstdec.server.requests")
+
+
+class _Request(NamedTuple):
+    """Event of a client."""
+
+    kind: str
+    data: Json
+    payload: bytes = b""
+
+
+class Server:
+    """Connections by a socket that is bound."""
+
+    def __init__(self, service: Service, listening: socket.socket) -> None:
+        self._service, self.listening = service, listening
+        self._connections: set[_Connection] = set()
+
+    async def start(
+        self,
+        listening: socket.socket,
+        tasks: set[asyncio.Task[None]],  # has one for each open connection
+        idle: MutableMapping[int, Any],  # sockets without an utterance, by number
+    ) -> asyncio.Server:
+        """Take connections; `listening` replaces the socket."""
+        self._tasks, self._idle = tasks, idle
+        return await asyncio.start_server(self._serve, sock=listening, limit=_LINE)
+
+    def drain(self) -> None:
+        """End all connections, each behind the transcript of its utterance."""
+        for connection in self._connections:
+            connection.end(_STOPS)
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Serve a client until it has gone."""
+        service, began, code = self._service, time.perf_counter(), 1000
+        connection = _Connection(reader, writer, service, self._idle)
+        task: Any = asyncio.current_task()
+        self._tasks.add(task)
+        self._connections.add(connection)
+        try:
+            if service.draining:
+                connection.end(_STOPS)
+            ending = await connection.run()
+            code = ending.code
+            await connection.close(ending)
+        except (Gone, asyncio.CancelledError):  # cancelled: cut off by a drain
+            pass
+        except Exception:
+            code = 1011
+            _log.exception("connection %s failed", connection.name)
+            service.metrics.errors.labels("handler").inc()
+            text = f"{SERVERS_FAULT}, at {connection.name}"
+            await connection.close(Ending(code, text, "fault"))
+        finally:
+            connection.abort()
+            connection.leave()
+            writer.transport.abort()
+            self._connections.discard(connection)
+            self._tasks.discard(task)
+            seconds = time.perf_counter() - began
+            service.metrics.requests.labels("wyoming", str(code)).observe(seconds)
+            _log.info("%s wyoming %d %.3f s", connection.client, code, seconds)
+
+
+class _Connection(Connection):
+    """Connection with a client; `streams` has that of the utterance under way."""
+
+    waits_for = "an event"
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        service: Service,
+        idle: MutableMapping[int, Any],
+    ) -> None:
+        super().__init__(service)
+        self.name, self._idle = str(uuid.uuid4()), idle
+        self._reader, self._writer = reader, writer
+        self._socket = writer.get_extra_info("socket")
+        self.client = (writer.get_extra_info("peername") or ("-",))[0]
+        self._counted = contextlib.ExitStack()
+        self._boosts: BoostsLike = None  # of the next utterance
+        self._form: tuple[Any, ...] = ()  # of the utterance under way
+        self._texts: list[str] = []
+        self._is_refused = False  # this utterance: what follows is left out
+        self._finished = asyncio.Event()
+
+    # ------------------------------------------------------------ events of the client
+    async def receive(self) -> tuple[_Request | Exception, int]:
+        """Wait for an event, or what is wrong with it; with its size in bytes."""
+        try:
+            line = await self._reader.readline()
+        except ValueError:
+            return _unframed(f"a line of more than {_LINE} bytes"), 0
+        except OSError as error:
+            raise Gone from error
+        if not line.endswith(b"\n"):
+            raise Gone
+        try:
+            header = json.loads(line)
+            kind, data = header["type"], header.get("data") or {}
+            sizes = [header.get(f"{of}_length") or 0 for of in ("data", "payload")]
+        except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+            return _unframed(short(line)), 0
+        if not all(type(size) is int and size >= 0 for size in sizes):
+            return _unframed(f"the lengths {short(sizes)}"), 0
+        size = len(line) + sum(sizes)
+        if size > self.limits.message_bytes:
+            return _unframed("too much"), size  # the base class closes
+        try:
+            more, payload = [await self._reader.readexactly(size) for size in sizes]
+        except (asyncio.IncompleteReadError, OSError) as error:
+            raise Gone from error
+        try:
+            text = more.decode()
+            added = await apart(text, lambda: json.loads(text)) if text else {}
+            return _Request(kind, {**data, **added}, payload), size
+        except (ValueError, RecursionError, TypeError):
+            wrong = f"{short(kind)}: data of {short(more)}, expected an object of JSON"
+            return OptionError(wrong), size
+
+    async def obey(self, message: _Request | Exception) -> bool:
+        """Do what an event asks for; others than these have no meaning here."""
+        try:
+            if isinstance(message, Exception):
+                raise message
+            kind, data, payload = message
+            if kind == "describe":
+                self.outbox.send(("info", {"asr": [_program(self.service)]}))
+            elif kind == "ping":
+                self.outbox.send(("pong", {"text": data.get("text")}))
+            elif kind == "transcribe":
+                self._boosts = None  # also where the list is refused
+                self._boosts = await asyncio.to_thread(
+                    requested_boosts,
+                    keyterms=data.get("transcript_names") or (),
+                    boosts=data.get("transcript_terms"),
+                    limits=self.limits,
+                )
+            elif kind == "audio-start":
+                self._begin(data)
+            elif kind == "audio-chunk":
+                return self._pass_on(data, payload)
+            elif kind == "audio-stop":
+                await self._stop()
+        except CLIENTS_FAULTS as error:
+            self.outbox.send(_error(str(error), type(error).__name__))
+        except RequestError as error:
+            if error.status != 503:  # those are the engine's, which counts them
+                self.metrics.refused.labels(error.code or "").inc()
+            self.end(Ending(1008, error.message, error.code or ""))
+        return False
+
+    def _begin(self, data: Json) -> None:
+        """Open a stream for an utterance."""
+        if self.streams:
+            raise OptionError("audio-start in an utterance, expected audio-stop first")
+        self._is_refused = True
+        form: tuple[Any, ...] = tuple(data.get(name) for name in _FORM)
+        boosts = self._boosts
+        self._boosts = None
+        if not all(type(one) is int for one in form) or form[1] not in _ENCODINGS:
+            shown = ", ".join(map(short, form))
+            raise OptionError(
+                f"audio-start with {', '.join(_FORM)} = {shown}, expected whole "
+                "numbers, and 2 or 4 as the width"
+            )
+        rate, width, channels = form
+        settings = StreamSettings(_ENCODINGS[width], rate, channels, boosts)
+        if self.service.warming:
+            self.metrics.refused.labels("warming").inc()
+            raise RequestError(503, "the server is starting", code="warming")
+        self._counted.enter_context(self.service.counting(self.client))
+        self.open_stream(settings)
+        self._idle.pop(self._socket.fileno(), None)
+        self._form, self._texts, self._is_refused = form, [], False
+        self._finished.clear()
+        self.outbox.send(("transcript-start", {"language": self.service.language}))
+
+    def _pass_on(self, data: Json, payload: bytes) -> bool:
+        """Pass audio on; of a refused utterance it is left out."""
+        if self.streams:
+            form = tuple(data.get(name) for name in _FORM)
+            if form != self._form:
+                raise OptionError(
+                    f"audio-chunk with {', '.join(_FORM)} = {short(form)}, expected "
+                    f"{self._form} as in audio-start"
+                )
+            self.streams[0].send(payload)
+        elif not self._is_refused:
+            self._is_refused = True  # one error for all chunks of it
+            raise OptionError("audio-chunk outside an utterance, expected audio-start")
+        return bool(self.streams and payload)
+
+    async def _stop(self) -> None:
+        """End the utterance, and wait for its transcript."""
+        if self.streams:
+            self.streams[0].finish()
+            await self._finished.wait()
+        elif not self._is_refused:
+            raise OptionError("audio-stop outside an utterance, expected audio-start")
+        self._is_refused = False
+
+    # ------------------------------------------------------------ events for the client
+    def take(self, event: Event, stream: int) -> None:
+        """Take final words, or the end of the utterance."""
+        if isinstance(event, Words) and event.words:
+            text = " ".join(word.text for word in event.words)
+            space = " " if self._texts else ""
+            self._texts.append(space + text)
+            self.outbox.send(("transcript-chunk", {"text": space + text}))
+        elif isinstance(event, Finished):
+            self.leave()
+            if event.error is not None:
+                kind, ending = error_ending(event.error, self.name)
+                self.end(ending._replace(kind=kind))
+            else:
+                text, language = "".join(self._texts), self.service.language
+                data = {"text": text, "language": language}
+                self.outbox.send(("transcript", data))
+                self.outbox.send(("transcript-stop", {}))
+            if self.ending is not None:
+                self.outbox.close()
+            self._finished.set()
+
+    def leave(self) -> None:
+        """Have no utterance under way any more."""
+        self.streams.clear()
+        self._counted.close()
+        if (number := self._socket.fileno()) >= 0:
+            self._idle[number] = self._socket
+
+    def end(self, ending: Ending) -> None:
+        """Let an utterance come to its end, then close."""
+        super().end(ending)
+        if not self.streams:
+            self.outbox.close()
+
+    async def transmit(self, message: tuple[str, Json]) -> None:
+        """Send an event."""
+        kind, data = message
+        body = json.dumps(data).encode()
+        header = json.dumps({"type": kind, "data_length": len(body)}).encode()
+        try:
+            self._writer.write(header + b"\n" + body)
+            await self._writer.drain()
+        except OSError as error:
+            raise Gone from error
+
+    async def finish(self) -> Ending:
+        """Say how to close; `close` sends the rest."""
+        assert self.ending is not None
+        return self.ending
+
+    async def close(self, ending: Ending) -> None:
+        """Send why the connection is closed, if it is an error."""
+        if ending.code == 1013:  # the client does not read
+            return
+        with contextlib.suppress(Gone, Unread, OSError, TimeoutError):
+            if ending.reason:
+                await self.send(_error(ending.reason, ending.kind))
+            self._writer.write_eof()
+            async with asyncio.timeout(_LAST_S):
+                # Closed with bytes unread, a connection is reset, and the event lost.
+                while await self._reader.read(_LINE):
+                    pass
+
+
+def _unframed(found: str) -> RequestError:
+    """Make the error of an event whose end is not known."""
+    text = f"found {found}, expected a line of JSON with a type and lengths"
+    return RequestError(400, text, code="framing")
+
+
+def _error(text: str, code: str) -> tuple[str, Json]:
+    return "error", {"text": text, "code": code}
+
+
+def _program(service: Service) -> Json:
+    """Describe the server and its model."""
+    ours = {
+        "attribution": {"name": "wfstdec", "url": ""},
+        "installed": True,
+        "version": wfstdec.__version__,
+    }
+    text = "CTC speech recognition with a lexicon and a language model"
+    model = {"name": service.name, "description": service.name, **ours}
+    return {
+        "name": "wfstdec",
+        "description": text,
+        **ours,
+        "models": [{**model, "languages": [service.language]}],
+        "supports_transcript_streaming": True,
+        "requires_external_vad": True,  # an utterance ends by audio-stop
+    }
