@@ -173,6 +173,32 @@ def test_interims_and_events_of_an_utterance(encoder, speech, make_engine):
     assert len(ends) == len(set(ends)) and set(ends) <= last_words
 
 
+@pytest.mark.parametrize("kind", [StreamingRowEncoder, RowEncoder])
+@pytest.mark.parametrize("size", [5, 40, 600])
+def test_speech_starts_before_its_words_and_signals(
+    kind, size, decoder, speech, make_engine
+):
+    engine, rows = make_engine(kind(decoder.graph.tokens)), speech(12, 5)
+    taker = Events()
+    settings = StreamSettings("linear16", endpoint_silence_s=0.1, speech_started=True)
+    stream = engine.open(settings, taker.take)
+    for first in range(0, len(rows), size):
+        before = engine.sample("wfstdec_audio_seconds_total")
+        stream.send(bytes_of(rows[first : first + size]))
+        wait_until(lambda: engine.sample("wfstdec_audio_seconds_total") > before)  # noqa: B023
+    stream.finish()
+    wait_for([taker])
+    has_started = False
+    for event in taker.events:
+        if isinstance(event, SpeechStarted):
+            assert not has_started
+            has_started = True
+        elif isinstance(event, Words):
+            assert has_started or not (event.words or isinstance(event.rule, Signal))
+            has_started = has_started and not event.ends_utterance
+    assert len(taker.utterances) > 2
+
+
 def test_silence_that_a_client_asks_for(encoder, speech, make_engine):
     """Pauses of 0.8 s: half a second ends utterances, three do not."""
     engine, rows, counts = make_engine(encoder), speech(30, 5), []

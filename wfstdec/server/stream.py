@@ -493,6 +493,7 @@ class Stream:
         partial = self.cutter.last_partial if piece is None else piece.partial
         if partial is not None:
             self._note_last_word(partial, start)
+            self._note_start(partial, start)  # ahead of its words, and of a signal
         if piece is not None:
             self._put_final(piece)
         elif self.cutter.signal is not None:
@@ -507,6 +508,9 @@ class Stream:
         """Answer a `flush`, or end the stream: all that was sent has been searched."""
         end, self._end = self._end, None
         cutter, self.cutter, self.encoder_state = self.cutter, None, None
+        awaits_speech = self.settings.speech_started and not self._has_started
+        if cutter is not None and cutter.num_frames and awaits_speech:
+            self._note_start(cutter.partial, self._base + cutter.start_frame)
         piece = None if cutter is None else cutter.end()
         if piece is not None and piece.num_frames:
             self._put_final(piece, is_answer=end == "flush")
@@ -578,13 +582,7 @@ class Stream:
         partial = cutter.partial
         self._note_last_word(partial, start)
         self._emit_utterance_end()
-        if not self._has_started and partial.silent_frames < partial.num_frames:
-            self._has_started = True
-            if settings.speech_started:
-                at = partial.num_frames - partial.silent_frames
-                if partial.words:
-                    at = partial.words[0].start_frame
-                self._outbox.append(SpeechStarted((start + at) * shift_s))
+        self._note_start(partial, start)
         if is_due and partial.num_timed > self._num_final:
             self._put_settled(partial, start, end)
         if settings.interims and self._resources.decoder.can_stream:
@@ -631,6 +629,17 @@ class Stream:
         end = partial.words[-1].end_frame
         if (partial.num_frames - end) * self._shift_s < silence_s:
             self._word_end = start + end
+
+    def _note_start(self, partial: Partial, start: int) -> None:
+        """Emit the start of speech once in an utterance, if that is asked for."""
+        if self._has_started or partial.silent_frames == partial.num_frames:
+            return
+        self._has_started = True
+        if self.settings.speech_started:
+            at = partial.num_frames - partial.silent_frames
+            if partial.words:
+                at = partial.words[0].start_frame
+            self._outbox.append(SpeechStarted((start + at) * self._shift_s))
 
     def _emit_utterance_end(self) -> None:
         silence_s, cutter = self.settings.utterance_end_s, self.cutter
