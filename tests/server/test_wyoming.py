@@ -200,8 +200,8 @@ def test_home_assistant_learns_what_is_there(server):
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (event("x", data_length=3) + b"{]}", "an object of JSON"),
-        (b'{"type": "x", "data": [1]}\n', "an object of JSON"),
+        (event("x", data_length=3) + b"{]}", "expected an object"),
+        (b'{"type": "x", "data": [1]}\n', "expected an object"),
         (event("audio-stop"), "audio-stop outside an utterance"),
         (event("audio-chunk", FORM, b"??") * 5, "expected audio-start"),
         (event("audio-start", {**FORM, "width": 3}), "2 or 4 as the width"),

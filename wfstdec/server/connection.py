@@ -29,13 +29,14 @@ from wfstdec.errors import (
 from wfstdec.server.limits import RequestError
 from wfstdec.server.service import Service
 from wfstdec.server.stream import Event, Outbox, Stream, StreamSettings, Words
-from wfstdec.server.uvicorn_server import GIVE_UP
 
 Json = dict[str, Any]
 _Result = TypeVar("_Result")
 
 CLIENTS_FAULTS = (AudioError, BoostError, OptionError)
 """Errors of what a client sent; others are the server's."""
+GIVE_UP = "wfstdec.give_up"
+"""Name in a WebSocket's scope of `give_up(code, reason)`."""
 SERVERS_FAULT = "the server failed; its log says why"
 _WAITING, _UNANSWERED = 100, 8
 """Messages that wait, and flushes without answer, at which a reader stops."""

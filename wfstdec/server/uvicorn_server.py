@@ -32,12 +32,11 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import (
 
 from wfstdec.errors import OptionError
 from wfstdec.server import wyoming
+from wfstdec.server.connection import GIVE_UP
 from wfstdec.server.limits import Limits, RequestError
 from wfstdec.server.service import Service, in_thread
 from wfstdec.server.shared import KINDS, Shared
 
-GIVE_UP = "wfstdec.give_up"
-"""Name in a WebSocket's scope of `give_up(code, reason)`."""
 _UNREAD = 1 << 16  # bytes of messages that the handler has not taken, at most about
 _LAST_S = 5.0  # seconds that the last bytes have to get out, once their handler is done
 

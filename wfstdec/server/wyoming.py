@@ -172,7 +172,7 @@ class _Connection(Connection):
             added = await apart(text, lambda: json.loads(text)) if text else {}
             return _Request(kind, {**data, **added}, payload), size
         except (ValueError, RecursionError, TypeError):
-            wrong = f"{short(kind)}: data of {short(more)}, expected an object of JSON"
+            wrong = f"{short(kind)}: data of {short(more or data)}, expected an object"
             return OptionError(wrong), size
 
     async def obey(self, message: _Request | Exception) -> bool:
@@ -304,7 +304,7 @@ class _Connection(Connection):
             raise Gone from error
 
     async def finish(self) -> Ending:
-        """Say how to close; `close` sends the rest."""
+        """Return how to close; `close` sends the reason."""
         assert self.ending is not None
         return self.ending
 
@@ -339,11 +339,10 @@ def _program(service: Service) -> Json:
         "installed": True,
         "version": wfstdec.__version__,
     }
-    text = "CTC speech recognition with a lexicon and a language model"
     model = {"name": service.name, "description": service.name, **ours}
     return {
         "name": "wfstdec",
-        "description": text,
+        "description": "speech recognition with lexicon and language model",
         **ours,
         "models": [{**model, "languages": [service.language]}],
         "supports_transcript_streaming": True,
