@@ -58,7 +58,7 @@ def nothing_is_left(request):
         wait_until(lambda: not len(server.service.engine))
         wait_until(lambda: not server.server.server_state.tasks)
         wait_until(lambda: not len(server.service.engine._resources.sessions))
-        assert not server.service._under_way
+        assert not server.service.shared.clients.any()
 
 
 def connected(server):

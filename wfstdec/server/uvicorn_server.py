@@ -334,7 +334,8 @@ class DrainingServer(uvicorn.Server):
         bounded = [_Listening(one, bound) for one in sockets or ()]
         await super().startup(bounded or None)
         if (other := self._wyoming) is not None:
-            listening, tasks = _Listening(other.listening, bound), self.server_state.tasks
+            listening = _Listening(other.listening, bound)
+            tasks = self.server_state.tasks
             self.servers.append(await other.start(listening, tasks, idle))
         self._begin(self._warm_up())
 
