@@ -122,13 +122,13 @@ def test_segments_are_cues_and_have_every_field(server, speech):
     assert len(segments) > 3 and min(one["avg_logprob"] for one in segments) < 0
 
 
-def test_other_fields_of_openais_clients_change_nothing(server, openai_client, speech):
+def test_fields_without_effect_are_named(server, openai_client, speech):
     recording = wav_of(speech(3, 1))
     plain = post(server, recording).json()
     found = openai_client.audio.transcriptions.create(
         file=("a.wav", recording),
         model="whisper-1",
-        prompt="names",
+        prompt="This is a talk.",
         temperature=0.2,
         language="en",
         include=["logprobs"],
@@ -137,7 +137,13 @@ def test_other_fields_of_openais_clients_change_nothing(server, openai_client, s
         timestamp_granularities=["word"],
     )
     assert found.text == plain["text"] and found.text
-    assert "warnings" not in found.model_dump() and "warnings" not in plain
+    names = "chunking_strategy", "known_speaker_names", "temperature"
+    assert found.warnings == [
+        "the prompt has no rare words or names, and no effect",
+        *(f"the field {name!r} has no effect" for name in names),
+    ]
+    assert "warnings" not in plain
+    assert "warnings" not in post(server, recording, temperature=0).json()
     other = verbose(server, recording, langauge="en", language="de")
     assert other["language"] == "en"
     assert any("'langauge'" in text for text in other["warnings"])

@@ -238,6 +238,15 @@ class DefaultBonuses:
         self._cost = np.asarray(word_cost, np.float64)
         self._unk_cost = unk_cost
 
+    def is_rare(self, words: Iterable[str], commonest: int) -> bool | None:
+        """Tell whether none of these is among the commonest; None: costs are equal."""
+        order = self._by_cost
+        if not len(order) or order[0] == order[-1]:
+            return None
+        costs = [self._cost[self._ids[word]] for word in words]
+        last = order[min(commonest, len(order)) - 1]
+        return bool(min(costs, default=math.inf) > last)
+
     def of(
         self,
         texts: Iterable[str],
@@ -302,6 +311,10 @@ class DefaultBonuses:
             for pron in dict.fromkeys(self._prons.get(word, ())):
                 by_pron.setdefault(pron, []).append(word)
         return sorted({p for some in by_pron.values() for p in combinations(some, 2)})
+
+    @cached_property
+    def _by_cost(self) -> np.ndarray:
+        return np.sort(self._cost[np.isfinite(self._cost)])
 
     @cached_property
     def _prons(self) -> dict[str, list[Pronunciation]]:

@@ -245,6 +245,10 @@ class BoostCompiler:
             return partial(bonuses_of_lengths, self._num_tokens)
         return self._lazy
 
+    def is_rare(self, word: str, commonest: int) -> bool | None:
+        """Tell whether a word is none of the commonest; as `Decoder.is_rare`."""
+        return self._defaults.is_rare(self.matcher.candidates(word), commonest)
+
     def compile(
         self, boosts: BoostsLike | Sequence, n: int, scale: float = 1.0
     ) -> list[CompiledBoosts]:

@@ -373,6 +373,7 @@ _TABLE: dict[str, Any] = {
     "--wyoming ADDRESS": "address for Wyoming, the protocol of Home Assistant, such as "
     "tcp://127.0.0.1:10300; of this machine alone, as it has no keys",
     "--wyoming-any": "any address in --wyoming: everybody who reaches it may come",
+    "--prompt-boosts on|off on": "rare words and names of OpenAI's `prompt` as boosts",
     "--no-page": "no page at /",
     "--ssl-certfile FILE": "TLS: the certificate, PEM",
     "--ssl-keyfile FILE": "TLS: its private key, PEM",

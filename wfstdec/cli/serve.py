@@ -51,7 +51,8 @@ _log = logging.getLogger(__name__)
 @command(
     "--host --port --processes --key-file --origin --host-name --name --lang --wyoming "
     "--wyoming-any --no-page --ssl-certfile --ssl-keyfile --proxy-headers "
-    f"--forwarded-allow-ips --confidence --endpoint-floor-ms {AUDIO_MODEL}",
+    "--forwarded-allow-ips --confidence --endpoint-floor-ms --prompt-boosts "
+    f"{AUDIO_MODEL}",
     places={"acoustic_model": MODEL},
     decoders=tuple(DECODERS),
     groups={"limits": LIMITS},
@@ -71,11 +72,11 @@ def serve(args: Args) -> int:
         wfstdec serve model.onnx --tokens tokens.txt --graph graph.npz --host 0.0.0.0 \
             --key-file key.txt --max-streams 100
 
-    OpenAI's clients POST files to /v1/audio/transcriptions, Deepgram's clients stream
-    and POST files to /v1/listen, and browsers find a page at /. Home Assistant
-    connects to the address of --wyoming. The first line is the address; `ready` follows
-    when all kernels are compiled. SIGTERM, or Ctrl-C, drains: streams get their final
-    words. A second one ends at once.
+    OpenAI's clients POST files to /v1/audio/transcriptions and stream to /v1/realtime,
+    Deepgram's stream and POST files to /v1/listen, and browsers find a page at /. Home
+    Assistant connects to the address of --wyoming. The first line is the address;
+    `ready` follows when all kernels are compiled. SIGTERM, or Ctrl-C, drains: streams
+    get their final words. A second one ends at once.
     """
     choose_decoder(args)
     _prepare_processes(args)
@@ -121,6 +122,7 @@ def serve(args: Args) -> int:
                 limits,
                 name=args.name or Path(args.acoustic_model).stem,
                 confidence=args.confidence,
+                prompt_boosts=args.prompt_boosts == "on",
                 nbest=getattr(options, "nbest", None) or 1,
                 workers=args.workers,
                 endpoint_floor_s=args.endpoint_floor_ms / 1000,

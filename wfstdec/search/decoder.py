@@ -365,6 +365,13 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._reader(compiled)
         return compiled
 
+    def is_rare(self, word: str, commonest: int) -> bool | None:
+        """Tell whether a word is outside the commonest of the language model.
+
+        Case and outer punctuation do not matter. None: no language model tells.
+        """
+        return self._boosts.is_rare(word, commonest)
+
     def phrase_compiler(
         self,
         options: PhraseOptions | None = None,

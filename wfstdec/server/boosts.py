@@ -5,8 +5,8 @@
     requested_boosts(boosts={"quilter": 4}, limits=limits)       as in a line of a file
     requested_boosts(boosts=["quilter", {"text": "fuchs", ...}], limits=limits)
 
-A word may come in more than one way, with one bonus. Nothing is compiled here: that a
-word is unknown is found later, and is a warning.
+A word may come in more than one way, with one bonus; words of a prompt have none.
+Nothing is compiled here: that a word is unknown is found later, and is a warning.
 """
 
 import math
@@ -25,6 +25,7 @@ def requested_boosts(
     keyterms: Sequence[str] = (),
     keywords: Sequence[str] = (),
     boosts: Any = None,
+    prompt: Sequence[str] = (),
     limits: Limits,
 ) -> BoostsLike:
     """Make the boost list of a request; `keywords` are `word` or `word:bonus`, nats."""
@@ -60,7 +61,8 @@ def requested_boosts(
                 "none" if one is None else short(one) for one in (known, bonus)
             )
             raise BoostError(f"{short(text)} has the bonuses {shown}, expected one")
-    return found or None
+    # What was asked for by itself has its own number.
+    return {**dict.fromkeys(prompt), **found} or None
 
 
 def _strings(given: Any, name: str) -> Sequence[str]:

@@ -37,6 +37,7 @@ from wfstdec.server.files import (
     transcribe_file,
 )
 from wfstdec.server.limits import Limits, RequestError, read_value, wrong_value
+from wfstdec.server.prompt import prompt_terms
 from wfstdec.server.service import Job, Service
 from wfstdec.transcription import Transcript
 
@@ -65,10 +66,13 @@ _LEAST = 1e-10  # probability below which the logarithm of a confidence does not
 _KNOWN = {
     *("response_format", "stream", "language", "nbest", "confidence", "channel"),
     *("allow_cut", "boosts", "keywords", "temperature", "include"),
-    # These of OpenAI's change nothing here.
-    *("model", "prompt", "chunking_strategy", "timestamp_granularities", "languages"),
-    *("known_speaker_names", "known_speaker_references"),
+    *("model", "prompt", "timestamp_granularities"),
 }
+_NO_EFFECT = {
+    *("chunking_strategy", "languages", "known_speaker_names"),
+    "known_speaker_references",
+}
+"""Fields of OpenAI's that change nothing here."""
 
 
 def routes() -> list[BaseRoute]:
@@ -107,9 +111,11 @@ class TranscriptionRequest:
     allow_cut: bool = False
     keywords: Sequence[str] = ()
     boosts: str | None = None  # JSON, not parsed yet
+    prompt: str | None = None
+    ignored: Sequence[str] = ()  # names of known fields without effect
     unknown: Sequence[str] = ()  # names of fields: a misspelt one is a warning
 
-    def boost_list(self, limits: Limits) -> BoostsLike:
+    def boost_list(self, limits: Limits, prompt: Sequence[str] = ()) -> BoostsLike:
         """Read the boosts, which takes a while if they are many."""
         parsed, param = None, "keywords" if self.boosts is None else "boosts"
         keep = partial(unique_object, "boosts")
@@ -117,7 +123,7 @@ class TranscriptionRequest:
             if self.boosts is not None:
                 parsed = json.loads(self.boosts, object_pairs_hook=keep)
             return requested_boosts(
-                keyterms=self.keywords, boosts=parsed, limits=limits
+                keyterms=self.keywords, boosts=parsed, prompt=prompt, limits=limits
             )
         except InputError as error:
             raise RequestError(400, str(error), param) from error
@@ -155,7 +161,10 @@ def read_request(
         # As clients of several languages write it.
         return one(name, default, lambda text: _FLAGS[text.lower()], "'true', 'false'")
 
-    one("temperature", None, _number(float, 0, 1), "0 to 1")
+    # At 0 it asks for what the search does anyway.
+    ignored = _NO_EFFECT & given.keys()
+    if one("temperature", 0.0, _number(float, 0, 1), "0 to 1"):
+        ignored |= {"temperature"}
     format, stream = one("response_format", "json"), flag("stream")
     if format not in FORMATS:
         raise wrong_value("response_format", repr(format), repr(FORMATS)[1:-1])
@@ -175,7 +184,9 @@ def read_request(
         allow_cut=flag("allow_cut"),
         keywords=tuple(given.get("keywords", ())),
         boosts=one("boosts", None),
-        unknown=tuple(sorted(given.keys() - _KNOWN)),
+        prompt=one("prompt", None),
+        ignored=tuple(sorted(ignored)),
+        unknown=tuple(sorted(given.keys() - _KNOWN - _NO_EFFECT)),
     )
 
 
@@ -361,18 +372,21 @@ def _transcribe(
             is_first = False
             job.emit(_event({"type": "transcript.text.delta", "delta": delta}))
 
+    terms, of_prompt = prompt_terms(service, request.prompt)
     [transcript], warnings = transcribe_file(
-        *(service, file, request.boost_list(service.limits), job),
+        *(service, file, request.boost_list(service.limits, terms), job),
         channels=[request.channel],
         allow_cut=request.allow_cut,
         reading=reading,
         on_piece=emit if request.stream else None,
     )
+    warnings[:0] = of_prompt
     asked, known = request.language, service.language
     if asked is not None and asked.lower()[:2] != known.lower()[:2]:
         warnings.append(f"language {asked!r}, this server's model is for {known!r}")
     if request.confidence and reading is None:
         warnings.append("no confidences: this server's decoder makes none")
+    warnings += [f"the field {name!r} has no effect" for name in request.ignored]
     warnings += [f"the field {name!r} is unknown" for name in request.unknown]
     return _answer(transcript, request, known, warnings)
 

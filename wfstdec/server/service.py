@@ -214,6 +214,7 @@ class Service:
         language: str = "en",
         confidence: bool = False,  # of words, in files where it is not asked for too
         nbest: int = 1,
+        prompt_boosts: bool = True,  # words of OpenAI's `prompt` become boosts
         workers: int | None = None,  # threads of the encoder
         endpoint_floor_s: float = ENDPOINT_FLOOR_S,
         engine: Engine | None = None,
@@ -224,6 +225,7 @@ class Service:
         self.key, self.origins, self.hosts = key, origins, hosts
         self.language, self.confidence, self.nbest = language, confidence, nbest
         self.shared = shared = shared or Shared(self.limits)
+        self.prompt_boosts = prompt_boosts
         if engine is None:
             engine = Engine(
                 *(model, decoder, self.limits, self.metrics, shared),
