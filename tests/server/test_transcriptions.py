@@ -128,7 +128,7 @@ def test_fields_without_effect_are_named(server, openai_client, speech):
     found = openai_client.audio.transcriptions.create(
         file=("a.wav", recording),
         model="whisper-1",
-        prompt="This is a talk.",
+        prompt="This is it.",
         temperature=0.2,
         language="en",
         include=["logprobs"],

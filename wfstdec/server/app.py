@@ -33,7 +33,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from wfstdec.server import deepgram, deepgram_files, openai
+from wfstdec.server import deepgram, deepgram_files, openai, realtime
 from wfstdec.server.engine import Metrics
 from wfstdec.server.limits import RequestError
 from wfstdec.server.service import Service, in_thread
@@ -58,6 +58,8 @@ _REASONS = {
 }
 """Words for the metrics, by the status that a request is refused with."""
 _SUBPROTOCOLS = ("token", "bearer")
+_REALTIME, _REALTIME_KEY = "realtime", "openai-insecure-api-key."
+"""Subprotocols of OpenAI's clients in browsers; the second has the key behind it."""
 _UNREAD_BYTES = 1 << 16  # of a body where none is read
 _STOP_S, _MEASURED_S = 5.0, 0.05
 _EXPOSED = ("dg-request-id", "retry-after", "x-request-id")
@@ -76,6 +78,7 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
         *openai.routes(),
         *deepgram.routes(),
         *deepgram_files.routes(),
+        *realtime.routes(),
     ]
     if page:
         routes.append(Route("/", _page))
@@ -258,8 +261,9 @@ def check_host(service: Service, scope: Scope) -> None:
 def check_access(service: Service, scope: Scope) -> AbstractContextManager[None] | None:
     """Check size, origin and key, and whether work is taken, of this client too."""
     # One to accept with: a browser that offers any closes if none is taken.
-    offered = [*scope.get("subprotocols", ()), None]
-    scope[SUBPROTOCOL] = offered[0] if offered[0] in _SUBPROTOCOLS else None
+    known = (*_SUBPROTOCOLS, _REALTIME)
+    offered = [one for one in scope.get("subprotocols", ()) if one in known]
+    scope[SUBPROTOCOL] = offered[0] if offered else None
     headers = Headers(scope=scope)
     address = len(scope.get("raw_path", b"")) + len(scope["query_string"])
     if address > (most := service.limits.url_bytes):
@@ -341,7 +345,8 @@ def given_key(headers: Mapping[str, str], subprotocols: Sequence[str]) -> str | 
         return key.strip()
     if len(subprotocols) > 1 and subprotocols[0] in _SUBPROTOCOLS:
         return subprotocols[1]
-    return None
+    keys = (one for one in subprotocols if one.startswith(_REALTIME_KEY))
+    return next((key.removeprefix(_REALTIME_KEY) for key in keys), None)
 
 
 def same_key(given: str, key: str) -> bool:

@@ -112,7 +112,11 @@ class Connection(abc.ABC):
 
         def take_soon(event: Event) -> None:  # in the engine's thread
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._take, event, place)
+                self._loop.call_soon_threadsafe(take, event)
+
+        def take(event: Event) -> None:
+            if not stream.is_aborted:
+                self._take(event, place)
 
         try:
             stream = self.service.engine.open(settings, take_soon)
@@ -147,6 +151,8 @@ class Connection(abc.ABC):
         """Give all streams up."""
         for stream in self.streams:
             stream.abort()
+        self.streams.clear()
+        self._unanswered = 0
 
     # ------------------------------------------------------------ both directions
     async def run(self) -> Ending:
