@@ -59,6 +59,9 @@ class Ending(NamedTuple):
     kind: str = ""  # of an error, where a protocol has words for it
 
 
+STOPS = Ending(1001, "the server is about to stop")
+
+
 class Gone(Exception):
     """The client is no longer there."""
 
@@ -74,7 +77,7 @@ class Connection(abc.ABC):
     """What a client that sends nothing should send."""
 
     def __init__(self, service: Service) -> None:
-        self.service = service
+        self.service, self.idle_s = service, service.limits.idle_s
         self.limits, self.metrics = service.limits, service.metrics
         # Events become messages only when they are sent.
         self.outbox = Outbox[Any]()
@@ -146,6 +149,8 @@ class Connection(abc.ABC):
         self.ending = ending
         for stream in self.streams:
             stream.finish()
+        if not self.streams:
+            self.outbox.close()
 
     def abort(self) -> None:
         """Give all streams up."""
@@ -159,6 +164,9 @@ class Connection(abc.ABC):
         """Serve the client until one side is done; how to close."""
         both = asyncio.create_task(self._read()), asyncio.create_task(self._write())
         reader, writer = both
+        self.service.connections.add(self)
+        if self.service.draining:
+            self.end(STOPS)
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             return (writer if writer.done() else reader).result()
@@ -166,6 +174,7 @@ class Connection(abc.ABC):
             text = f"nothing was read for {self.limits.unread_s:g} s"
             return self._cut_off("unread", 1013, text, "unread_s")
         finally:
+            self.service.connections.discard(self)
             for task in both:
                 task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
@@ -177,16 +186,16 @@ class Connection(abc.ABC):
         while True:
             wait_s, left_s = None, silent_at - time.monotonic()
             if self.ending is None:
-                wait_s = min(limits.idle_s, left_s)
+                wait_s = min(self.idle_s, left_s)
             try:
                 if wait_s is not None and wait_s <= 0:  # messages keep coming
                     raise TimeoutError
                 async with asyncio.timeout(wait_s):
                     message, size = await self.receive()
             except TimeoutError:
-                kind, text = "idle", f"no message for {limits.idle_s:g} s, "
+                kind, text = "idle", f"no message for {self.idle_s:g} s, "
                 text += f"expected {self.waits_for}"
-                if left_s < limits.idle_s:
+                if left_s < self.idle_s:
                     kind, text = "silent", f"no audio for {limits.silent_s:g} s"
                 self.end(self._cut_off(kind, 1011, text, f"{kind}_s"))
                 continue

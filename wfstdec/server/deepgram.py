@@ -30,6 +30,7 @@ from wfstdec.server.boosts import requested_boosts
 from wfstdec.server.connection import (
     CLIENTS_FAULTS,
     SERVERS_FAULT,
+    STOPS,
     Ending,
     Json,
     WebSocketConnection,
@@ -565,7 +566,7 @@ class ListenConnection(WebSocketConnection):
 
     async def finish(self) -> Ending:
         """Send what has ended the stream, and its metadata."""
-        ending = self.ending or Ending(1001, "the server is about to stop")
+        ending = self.ending or STOPS
         errors = (one.error for one in self._finished)
         if (error := next(filter(None, errors), None)) is not None:
             kind, ending = error_ending(error, self._replies.request_id)

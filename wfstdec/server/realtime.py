@@ -30,6 +30,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.server.boosts import requested_boosts
 from wfstdec.server.connection import (
+    STOPS,
     Ending,
     Json,
     WebSocketConnection,
@@ -181,6 +182,7 @@ class RealtimeConnection(WebSocketConnection):
 
     def __init__(self, websocket: WebSocket, service: Service, session_id: str) -> None:
         super().__init__(websocket, service)
+        self.idle_s = self.limits.silent_s  # there is no KeepAlive
         self._id = session_id
         self._input: Json = {
             "format": {"type": "audio/pcm", "rate": 24_000},
@@ -408,15 +410,9 @@ class RealtimeConnection(WebSocketConnection):
         self._began_s = self._ended_s = self._sent_s
         self._send("input_audio_buffer.cleared")
 
-    def end(self, ending: Ending) -> None:
-        """Let the stream come to its end, if there is one, then close."""
-        super().end(ending)
-        if not self.streams:
-            self.outbox.close()
-
     async def finish(self) -> Ending:
         """How to close; an error of the stream is sent before."""
-        ending = self.ending or Ending(1001, "the server is about to stop")
+        ending = self.ending or STOPS
         if self._finished is not None and self._finished.error is not None:
             kind, ending = error_ending(self._finished.error, self._id)
             error = RequestError(500, ending.reason, code=kind).body["error"]

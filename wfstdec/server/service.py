@@ -236,6 +236,7 @@ class Service:
             )
         self.engine, self.jobs = engine, Jobs(self.limits, shared)
         self.warming = self.draining = False
+        self.connections: set[Any] = set()  # with streams, or between two of them
 
     def stop(self) -> None:
         """Give up all streams and files, and wait until no thread is left."""

@@ -32,7 +32,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import (
 
 from wfstdec.errors import OptionError
 from wfstdec.server import wyoming
-from wfstdec.server.connection import GIVE_UP
+from wfstdec.server.connection import GIVE_UP, STOPS
 from wfstdec.server.limits import Limits, RequestError
 from wfstdec.server.service import Service, in_thread
 from wfstdec.server.shared import KINDS, Shared
@@ -403,8 +403,8 @@ class DrainingServer(uvicorn.Server):
         _log.info("draining %d streams; a second signal ends at once", num)
         deadline = time.monotonic() + limits.drain_s
         service.engine.drain()
-        if self._wyoming is not None:
-            self._wyoming.drain()
+        for connection in list(service.connections):
+            connection.end(STOPS)
         state = self.server_state
         # A stream or request is under way, or its end being read.
         while not self.should_exit and (

@@ -2,7 +2,6 @@
 
     server = Server(service, listening)
     await server.start(...)            # by DrainingServer, on its loop
-    server.drain()                     # utterances under way get their transcript
 
 An event is a line of JSON, `{"type", "data"?, "data_length"?, "payload_length"?}`, then
 `data_length` bytes of JSON that are merged into `data`, then the payload. For each
@@ -48,7 +47,6 @@ _LAST_S = 1.0  # for the last event to be sent, and for the client to close
 _ENCODINGS = {2: "linear16", 4: "linear32"}
 """By bytes of a sample."""
 _FORM = "rate", "width", "channels"
-_STOPS = Ending(1001)
 
 _log = logging.getLogger("wfstdec.server.requests")
 
@@ -66,7 +64,6 @@ class Server:
 
     def __init__(self, service: Service, listening: socket.socket) -> None:
         self._service, self.listening = service, listening
-        self._connections: set[_Connection] = set()
 
     async def start(
         self,
@@ -78,11 +75,6 @@ class Server:
         self._tasks, self._idle = tasks, idle
         return await asyncio.start_server(self._serve, sock=listening, limit=_LINE)
 
-    def drain(self) -> None:
-        """End all connections, each behind the transcript of its utterance."""
-        for connection in self._connections:
-            connection.end(_STOPS)
-
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -91,10 +83,7 @@ class Server:
         connection = _Connection(reader, writer, service, self._idle)
         task: Any = asyncio.current_task()
         self._tasks.add(task)
-        self._connections.add(connection)
         try:
-            if service.draining:
-                connection.end(_STOPS)
             ending = await connection.run()
             code = ending.code
             await connection.close(ending)
@@ -110,7 +99,6 @@ class Server:
             connection.abort()
             connection.leave()
             writer.transport.abort()
-            self._connections.discard(connection)
             self._tasks.discard(task)
             seconds = time.perf_counter() - began
             service.metrics.requests.labels("wyoming", str(code)).observe(seconds)
@@ -285,12 +273,6 @@ class _Connection(Connection):
         self._counted.close()
         if (number := self._socket.fileno()) >= 0:
             self._idle[number] = self._socket
-
-    def end(self, ending: Ending) -> None:
-        """Let an utterance come to its end, then close."""
-        super().end(ending)
-        if not self.streams:
-            self.outbox.close()
 
     async def transmit(self, message: tuple[str, Json]) -> None:
         """Send an event."""
