@@ -27,7 +27,9 @@ from openai.types.realtime.realtime_server_event import (  # noqa: E402
 from pydantic import TypeAdapter  # noqa: E402
 
 EVENTS = TypeAdapter(RealtimeServerEvent)
-LIMITS = Limits(streams=3, idle_s=1.5, unread_s=2, message_bytes=1 << 17, boosts=50)
+LIMITS = Limits(
+    streams=3, idle_s=1.5, silent_s=1.5, unread_s=2, message_bytes=1 << 17, boosts=50
+)
 PCM16 = {"type": "audio/pcm", "rate": 16000}
 """Ours: other rates than 24 kHz, which carry rows."""
 TEXT = "conversation.item.input_audio_transcription."
@@ -461,7 +463,7 @@ def test_keys_come_by_subprotocol(server):
 
 
 def test_limits(open_server):
-    """Idle clients, with a stream or none, and messages that are too large."""
+    """Silent clients, with a stream or none, and messages that are too large."""
 
     async def large(client):
         await client.send("input_audio_buffer.append", audio="A" * (1 << 18))
@@ -472,7 +474,7 @@ def test_limits(open_server):
     for steps, code in (((rest,), 1011), ((begun, rest), 1011), ((large, rest), 1009)):
         client = talk(open_server, *steps)
         assert client.socket.close_code == code
-        expected = "idle" if code == 1011 else "message"
+        expected = "silent" if code == 1011 else "message"
         assert f"--max-{expected}" in client.socket.close_reason or code == 1009
 
 

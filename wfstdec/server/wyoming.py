@@ -29,6 +29,7 @@ from wfstdec.server.boosts import requested_boosts
 from wfstdec.server.connection import (
     CLIENTS_FAULTS,
     SERVERS_FAULT,
+    STOPS,
     Connection,
     Ending,
     Gone,
@@ -292,7 +293,7 @@ class _Connection(Connection):
 
     async def close(self, ending: Ending) -> None:
         """Send why the connection is closed, if it is an error."""
-        if ending.code == 1013:  # the client does not read
+        if ending.code == 1013 or ending == STOPS:  # it does not read; it is no error
             return
         with contextlib.suppress(Gone, Unread, OSError, TimeoutError):
             if ending.reason:
