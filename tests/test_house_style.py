@@ -19,7 +19,7 @@ ROOMS = (
     {"text"},
     {"graph", "lm", "checks"},
     {"boost", "fst"},
-    {"lattice"},
+    {"lattice", "readable"},
     {"search"},
     {"gpu"},
     {"wfst", "trie"},

@@ -25,6 +25,7 @@ import numpy as np
 import wfstdec
 from wfstdec.errors import BackendError
 from wfstdec.jit.cache import COMPILED, ENTRY, LEVEL, compile_for_a_package, has_level
+from wfstdec.readable.punctuation import load_punctuation
 
 _TOKENS = ("<blk>", "<wb>", "a", "b", "c")
 _LEXICON = "ab a b\nba b a\nba b c a\ncab c a b\n"
@@ -155,6 +156,7 @@ ALL: dict[str, Callable[[], Any]] = {
     "trie-all": lambda: _trie().warm_up(),
     "greedy": lambda: _of_files(wfstdec.GreedyDecoder, "tokens").warm_up(),
     "align": _align,
+    "punctuation": lambda: load_punctuation().punctuate(["ab", "ba"]),
 }
 """What `wfstdec warm-up --all` compiles."""
 

@@ -33,6 +33,7 @@ from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.io.results import FORMATS
 from wfstdec.io.subtitles import SubtitleOptions
+from wfstdec.readable.options import BuildOptions
 from wfstdec.search.options import DEFAULT_LATTICE_BEAM, OpenVocabulary
 from wfstdec.server.limits import ENDPOINT_FLOOR_S, Limits
 from wfstdec.text.lexicon import AUTO
@@ -199,6 +200,13 @@ _TABLE: dict[str, Any] = {
     f"--engine {'|'.join(ENGINES)} kaldifst": "FST library that determinizes --grammar",
     "--no-minimize": "no minimization: exact costs, a larger graph",
     "--words FILE": "word table: 'word id' lines, <eps> is 0",
+    "--tune FILE+": "printed text to tune on (default: the last twentieth)",
+    "--speech FILE": "pauses of punctuated speech: JSON lines with text, as printed, "
+    "and words, [start, end] of each",
+    f"--order N {BuildOptions.order}": "order of the n-gram with events, 2 to 4",
+    f"--vocabulary N>0 {BuildOptions.vocabulary}": "known words at most",
+    f"--ngrams N>0 {BuildOptions.ngrams}": "n-grams of two and more words kept",
+    "--passes N>0": "passes over the text (default: 5, more for short texts)",
     f"--to {'|'.join(FORMS)}": "kind of OpenFst file (default: text for .txt, const)",
     # decoding
     "--graph FILE": "search graph of `wfstdec build`",

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 
 import wfstdec
-from wfstdec.cli.flags import Args, command, open_vocabulary_of, values_of
+from wfstdec.cli.flags import Args, command, made_of, open_vocabulary_of, values_of
 from wfstdec.errors import OptionError
 from wfstdec.io.lattices import graph_dot
 from wfstdec.io.outputs import open_output
 from wfstdec.jit.cache import AHEAD, ENTRY
+from wfstdec.readable import training
+from wfstdec.readable.options import BuildOptions
 from wfstdec.text.display import few
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import (
@@ -92,6 +94,25 @@ def build_lm(args: Args) -> None:
         **values_of(args, "tokens lexicon blank separator unk_cost nemo_tokens"),
     )
     lm.save(args.output)
+
+
+@command(
+    "--tune --speech --order --vocabulary --ngrams --passes",
+    places={"text": {"nargs": "+", "help": "printed text: plain, .gz or .xz"}},
+    required="--output",
+)
+def build_punctuation(args: Args) -> None:
+    """Build a model of punctuation and capitals, of printed text in any language.
+
+    A paragraph a line. The models that are made: an n-gram of words and events, a
+    network on the words around each place, tables of capitals.
+
+        wfstdec build-punctuation books/*.txt.xz --output en.punct.npz
+    """
+    options = made_of(BuildOptions, args)
+    given = values_of(args, "tune speech")
+    model = training.build_punctuation(args.text, **given, options=options)
+    model.save(args.output)
 
 
 @command(

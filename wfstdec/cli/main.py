@@ -28,6 +28,7 @@ COMMANDS = {
     "doctor": ("checks", "faults of tokens, lexicon, language model and log-probs"),
     "build": ("graphs", "tokens, a lexicon and a language model to a search graph"),
     "build-lm": ("graphs", "an ARPA file to a language model mapped into memory"),
+    "build-punctuation": ("graphs", "printed text to a model of punctuation"),
     "info": ("graphs", "contents of a graph or a saved language model"),
     "decode": ("decode", "log-probs to words with times"),
     "transcribe": ("decode", "audio to words with times, by a model and a decoder"),

@@ -40,7 +40,7 @@ _LABELS = "labels.json"
 _log = logging.getLogger("wfstdec.lm")
 
 
-def _check_automaton(a: Automaton, num_labels: int) -> None:
+def check_automaton(a: Automaton, num_labels: int) -> None:
     """Raise unless the arrays fit each other and every index exists."""
     for name, dtype in DTYPES.items():
         array = getattr(a, name)
@@ -226,7 +226,7 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
             version = f"a language model of version {FORMAT_VERSION}"
             raise FormatError(f"found {found}, expected {version}; build it again")
         automaton = Automaton(**arrays)
-        _check_automaton(automaton, num_labels)
+        check_automaton(automaton, num_labels)
         if labels is not None and len(labels) != num_labels:
             raise FormatError(
                 f"{len(labels)} labels, expected {num_labels}; save the model again"

@@ -1,0 +1,1 @@
+"""Readable text: punctuation, capitals and written numbers on decoded words."""

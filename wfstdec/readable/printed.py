@@ -1,0 +1,88 @@
+"""Printed text as words, events behind them, and written forms.
+
+    words, events, forms = read_printed(["“Yes,” said Mr. Bly. “Why?”"])
+    words                # ["yes", "said", "mr", "bly", "why"]
+    events               # [COMMA, NONE, NONE, PERIOD, QUESTION]
+    forms                # ["Yes", "said", "Mr.", "Bly", "Why"]
+
+Quotation marks and brackets are dropped, hyphens are spaces. A word that nearly always
+has a period behind it, such as `Mr.`, is an abbreviation: its period belongs to it.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+EVENTS = "none comma period question exclamation colon semicolon dash".split()
+"""Names of the events behind a word, by number."""
+NONE, COMMA, PERIOD, QUESTION, EXCLAMATION, COLON, SEMICOLON, DASH = range(8)
+MARKS = ("", ",", ".", "?", "!", ":", ";", " –")
+"""What each event adds to the word before it."""
+SENTENCE_ENDS = (PERIOD, QUESTION, EXCLAMATION)
+CLASSES = "NUM ORD MONEY TIME DATE".split()
+"""Names of words with digits; what ITN writes has one of these."""
+_EVENT_OF = {**{m: e for e, m in enumerate(MARKS) if e}, "—": DASH, "–": DASH}
+_EVENT_OF |= {"…": PERIOD, "؟": QUESTION, "،": COMMA, "؛": SEMICOLON, "。": PERIOD}
+_STRENGTH = (0, 2, 5, 7, 6, 4, 3, 1)
+"""Of several marks behind a word the strongest counts: `?—` is a question."""
+_PIECES = re.compile(r"(?:[^\W_]|(?<=\w)['’.,:](?=\w)|[\u0300-\u036f])+|[^\w\s]|_")
+_SHAPES = (
+    ("MONEY", re.compile(r"[$£€¥][\d.,]+|[\d.,]+[$£€¥]")),
+    ("TIME", re.compile(r"\d{1,2}:\d\d")),
+    ("ORD", re.compile(r"\d+(st|nd|rd|th|er|e)")),
+    ("NUM", re.compile(r".*\d.*")),
+)
+_MOSTLY, _OFTEN = 0.85, 8
+
+
+def plain(form: str) -> str:
+    """The word that decoders give for a written form."""
+    word = unicodedata.normalize("NFC", form).replace("’", "'").lower()
+    return word.strip(".'").replace(".", "") if word.strip(".'") else word
+
+
+def class_of(form: str) -> str | None:
+    """The class of a written form with digits; None of any other."""
+    return next((name for name, shape in _SHAPES if shape.fullmatch(form)), None)
+
+
+def read_printed(
+    paragraphs: Iterable[str],
+) -> tuple[list[str], list[int], list[str]]:
+    """Read printed paragraphs: words, events, written forms; equal in length."""
+    words: list[str] = []
+    events: list[int] = []
+    forms: list[str] = []
+    for paragraph in paragraphs:
+        begin = len(words)
+        for piece in _PIECES.findall(paragraph):
+            if piece[0].isalnum():
+                form = piece.replace("’", "'")
+                words.append(class_of(form) or plain(form))
+                events.append(NONE)
+                forms.append(form)
+            elif len(words) > begin and (event := _EVENT_OF.get(piece)):
+                if _STRENGTH[event] > _STRENGTH[events[-1]]:
+                    events[-1] = event
+    _attach_abbreviations(words, events, forms)
+    return words, events, forms
+
+
+def _attach_abbreviations(
+    words: list[str], events: list[int], forms: list[str]
+) -> None:
+    """Take the periods of abbreviations out of the events, into the forms."""
+    count = Counter(words)
+    ended = Counter(w for w, e in zip(words, events, strict=True) if e == PERIOD)
+    # A word that ends sentences has a word behind it that seldom begins them.
+    short = {
+        word
+        for word, n in ended.items()
+        if n >= _OFTEN and n > _MOSTLY * count[word] and word not in CLASSES
+    }
+    for i, word in enumerate(words):
+        dotted = "." in forms[i] and word not in CLASSES
+        if events[i] == PERIOD and (word in short or dotted):
+            events[i] = NONE
+            forms[i] += "."
