@@ -62,7 +62,12 @@ class FstContent:
 
 def parse_fst(data: bytes | memoryview, place: str) -> FstContent:
     """Read the bytes of a `const` or `vector` file of standard or log arcs."""
-    cursor = Cursor(memoryview(data), place)
+    return parse_next(Cursor(memoryview(data), place))
+
+
+def parse_next(cursor: "Cursor") -> FstContent:
+    """Read an FST from where a cursor is, up to its end."""
+    place = cursor.place
     fst_type, arc_type, version, flags, *counts = cursor.header()
     start, num_states, num_arcs = counts
     if fst_type not in ("const", "vector") or arc_type not in ("standard", "log"):
@@ -198,6 +203,7 @@ def _vector_body(cursor: Cursor, start: int, num_states: int) -> FstArrays:
             f"{cursor.place}: truncated or damaged: it ends in state {num_found} of "
             f"{num_states}"
         )
+    cursor.pos += 4 * end - len(body)
     heads, words = _heads(splits), words[:end]
     final, arcs = words[heads].view(_HEAD)["final"], words[~heads].view(_ARC)
     return _from_records(start, final, splits, arcs)

@@ -1,1 +1,1 @@
-"""Readable text: punctuation, capitals and written numbers on decoded words."""
+"""Readable text: written numbers, punctuation and capitals for recognised words."""
