@@ -83,10 +83,8 @@ COPIED = "at one point,that one point,second to none,one on one,one to one"
 # Runs of letters that begin with "a" or end in "a" or "i": any other such letter is
 # taken for the word.
 BEGIN_IN_A = "aaa abc aclu acl aka amd aol apa api apr ata atm att awol"
-END_IN_A_OR_I = (
-    "api bmi cgi cia dna epa fbi fda gpa gui mba mri nba nra nsa pta rna roi"
-)
-END_IN_A_OR_I += " tsa ufa usa usda usga vga wba wnba ymca ywca"
+END_IN_A_OR_I = "api bmi cgi cia dna epa fbi fda fifa gpa gui mba mri nafta nasa nba"
+END_IN_A_OR_I += " nra nsa pta rna roi tsa uefa ufa usa usda vga wba wnba ymca ywca"
 TOP_LEVEL = "com org net edu gov io ai de fr uk eu info tv"
 NOT_IN_ADDRESSES = """a about again all am an and any are arrive arrived as at available
 be been begin but buy by call came come dot each every find for found get go got had has

@@ -3,11 +3,12 @@
     rules = read_far("rules.far")           # {"ITN": FstContent, ...}
 
 Layouts, little-endian, for STTable and STList: magic, version (int32), then entries of
-a key (length, bytes) and an OpenFst binary. STTable ends with the positions of the
-entries and their number (int64 each), STList with an empty key.
+a key (length, bytes) and an OpenFst binary. STTable ends with the number of entries,
+their positions and their number again (int64 each), STList with an empty key.
 """
 
 import os
+import struct
 
 from wfstdec.errors import FormatError
 from wfstdec.fst.openfst import Cursor, FstContent, parse_next
@@ -27,18 +28,20 @@ def read_far(path: PathLike) -> dict[str, FstContent]:
                 f"{place}: not a FAR of type 'sttable' or 'stlist'; write it with "
                 "pynini's Far(path, 'w', far_type='sttable')"
             )
-        if magic == STTABLE_MAGIC:
-            count = Cursor(data, place, max(0, len(data) - 8)).number("<q")
-            if not 0 <= count <= len(data) // 16:
-                raise FormatError(f"{place}: truncated or damaged: {count} entries")
-            end = len(data) - 8 * (count + 1)
-            positions = Cursor(data, place, end).numbers(f"<{count}q")
-            cursors = [Cursor(data[:end], place, position) for position in positions]
-            return dict(map(_entry, cursors))
         cursor, rules = Cursor(data, place, 8), {}
-        while data[cursor.pos :] != b"\0\0\0\0":
-            key, content = _entry(cursor)
-            rules[key] = content
+        if magic == STLIST_MAGIC:
+            while data[cursor.pos :] != b"\0\0\0\0":
+                rules.update([_entry(cursor)])
+            return rules
+        count = Cursor(data, place, max(8, len(data) - 8)).number("<q")
+        positions = []
+        for _ in range(min(count, len(data))):
+            positions.append(cursor.pos)
+            rules.update([_entry(cursor)])
+        # The entries are in a row: the table at the end has nothing new.
+        table = count, *positions, count
+        if data[cursor.pos :] != struct.pack(f"<{len(table)}q", *table):
+            raise FormatError(f"{place}: truncated or damaged table of {count} entries")
         return rules
 
 

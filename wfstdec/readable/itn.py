@@ -36,8 +36,8 @@ from wfstdec.readable.itn_kernels import (
 )
 from wfstdec.text.files import PathLike, reading
 
-MAX_WORDS = 20
-"""Words of the longest range."""
+MAX_WORDS = 32
+"""Words of the longest range: a sum with cents takes up to 30."""
 RANGE_RULE, REWRITE_RULES = "ITN", "rewrite"
 """Name of the rule for ranges in a FAR; prefix of the rules for whole sentences."""
 _SHIPPED = Path(__file__).parent / "data"
