@@ -26,6 +26,7 @@ import wfstdec
 from wfstdec.errors import BackendError
 from wfstdec.jit.cache import COMPILED, ENTRY, LEVEL, compile_for_a_package, has_level
 from wfstdec.readable.punctuation import load_punctuation
+from wfstdec.readable.itn import load_itn
 
 _TOKENS = ("<blk>", "<wb>", "a", "b", "c")
 _LEXICON = "ab a b\nba b a\nba b c a\ncab c a b\n"
@@ -157,6 +158,7 @@ ALL: dict[str, Callable[[], Any]] = {
     "greedy": lambda: _of_files(wfstdec.GreedyDecoder, "tokens").warm_up(),
     "align": _align,
     "punctuation": lambda: load_punctuation().punctuate(["ab", "ba"]),
+    "itn": lambda: load_itn("en").partial(["ten", "words"]),
 }
 """What `wfstdec warm-up --all` compiles."""
 

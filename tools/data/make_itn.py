@@ -49,36 +49,13 @@ CURRENCIES = {
     "£": ("pound pounds", "penny pence p"),
     "¥": ("yen", ""),
 }
-UNITS = {
-    "km": "kilometer kilometers kilometre kilometres",
-    "m": "meter meters metre metres",
-    "cm": "centimeter centimeters centimetre centimetres",
-    "mm": "millimeter millimeters millimetre millimetres",
-    "kg": "kilogram kilograms kilo kilos",
-    "g": "gram grams",
-    "mg": "milligram milligrams",
-    "l": "liter liters litre litres",
-    "ml": "milliliter milliliters millilitre millilitres",
-    "km/h": "kilometers_per_hour kilometres_per_hour",
-    "mph": "miles_per_hour",
-    "m/s": "meters_per_second metres_per_second",
-    "m²": "square_meter square_meters square_metre square_metres",
-    "km²": "square_kilometer square_kilometers square_kilometre square_kilometres",
-    "°C": "degree_celsius degrees_celsius",
-    "°F": "degree_fahrenheit degrees_fahrenheit",
-    "Hz": "hertz",
-    "kHz": "kilohertz",
-    "MHz": "megahertz",
-    "GHz": "gigahertz",
-    "KB": "kilobyte kilobytes",
-    "MB": "megabyte megabytes",
-    "GB": "gigabyte gigabytes",
-    "TB": "terabyte terabytes",
-    "W": "watt watts",
-    "kW": "kilowatt kilowatts",
-    "kWh": "kilowatt_hour kilowatt_hours",
-    "V": "volt volts",
-}
+UNITS = """km kilometer kilometre, m meter metre, cm centimeter centimetre,
+mm millimeter millimetre, kg kilogram kilo, g gram, mg milligram, l liter litre,
+ml milliliter millilitre, km/h kilometer_per_hour kilometre_per_hour,
+mph mile_per_hour, m/s meter_per_second metre_per_second, m² square_meter square_metre,
+km² square_kilometer square_kilometre, °C degree_celsius, °F degree_fahrenheit,
+Hz hertz, kHz kilohertz, MHz megahertz, GHz gigahertz, KB kilobyte, MB megabyte,
+GB gigabyte, TB terabyte, W watt, kW kilowatt, kWh kilowatt_hour, V volt"""
 COPIED = "at one point,that one point,second to none,one on one,one to one"
 # Runs of letters that begin with "a" or end in "a" or "i": any other such letter is
 # taken for the word.
@@ -94,7 +71,7 @@ read right same see shop site sold stay stayed staying store that the them then 
 they this those to today us visit was we website were with work worked working works you
 your""".split()
 
-DIGITS = [*zip(SPOKEN, "0123456789", strict=False), ("oh", "0")]
+DIGITS = [*zip(SPOKEN, "0123456789", strict=False), ("oh", "0"), ("o", "0")]
 
 
 def cross(spoken: str, written: str) -> pynini.Fst:
@@ -192,13 +169,15 @@ def digit_strings() -> pynini.Fst:
     return either(any_ + closure(more, 3), with_repeated)
 
 
-def years() -> tuple[pynini.Fst, pynini.Fst]:
-    """Years in pairs of digits (nineteen eighty four), and all others."""
+def years(first: int = 10) -> tuple[pynini.Fst, pynini.Fst]:
+    """Years in pairs of digits (nineteen eighty four) from `first`, and others."""
     space = spoken(" ")
-    behind = either(space + numbers(10, 99), spoken(" oh ") + numbers(1, 9, 2))
+    behind = either(space + numbers(10, 99), spoken(" oh ", " o ") + numbers(1, 9, 2))
     others = numbers(11, 19) + cross(" hundred", "00")
     rest = either((space | spoken(" and ")) + numbers(1, 99, 3), insert("000"))
-    return numbers(10, 20) + behind, either(others, cross("two thousand", "2") + rest)
+    return numbers(first, 20) + behind, either(
+        others, cross("two thousand", "2") + rest
+    )
 
 
 def dates() -> pynini.Fst:
@@ -206,22 +185,24 @@ def dates() -> pynini.Fst:
     pairs, others = years()
     decades = [(f" {ordinal(t)[:-2]}s", f"{i}0s") for i, t in enumerate(TENS, start=2)]
     decades += [(" tens", "10s"), (" hundreds", "00s")]
-    day, either_year = days(1), either(pairs, others)
-    forms = [cost(pairs, 0.2), numbers(11, 20) + table(decades)]
+    day, any_year = days(1), either(pairs, others)
+    # "ten forty" is a time; "ten sixty six" is none.
+    forms = [
+        cost(years(13)[0], 0.2),
+        cost(pairs, 0.4),
+        numbers(11, 20) + table(decades),
+    ]
     for month in MONTHS:
         # "may" and "march" are verbs too: "may first", "may five", "march ten".
         is_verb, title = month in ("may", "march"), cross(month, month.title())
-        year = pairs if is_verb else either_year
-        with_year = cross("", ",") + pynini.accep(" ") + either_year
-        named = title + pynini.accep(" ")
-        bare = [named + (spoken("the ") + days(4 if is_verb else 1))]
-        bare += [named + days(4 if month == "may" else 1)]
-        dated = named + either(the + day, numbers(1, 31))
-        bare += [] if is_verb else [named + numbers(1, 31)]
-        forms += [*bare, dated + with_year, named + year]
-        of = [" of "] if is_verb else [" of ", " "]
-        first = the + day + table((word, " ") for word in of) + title
-        forms.append(first + optional(pynini.accep(" ") + either_year))
+        title_day = title + pynini.accep(" ") + either(the + day, numbers(1, 31))
+        forms.append(title_day + insert(",") + pynini.accep(" ") + any_year)
+        sure = [spoken("the ") + days(4 if is_verb else 1), pairs]
+        sure += [days(4 if month == "may" else 1)]
+        sure += [] if is_verb else [numbers(1, 31), others]
+        forms.append(title + pynini.accep(" ") + either(*sure))
+        of = table((word, " ") for word in ([" of "] if is_verb else [" of ", " "]))
+        forms.append(the + day + of + title + optional(pynini.accep(" ") + any_year))
     return either(*forms)
 
 
@@ -230,10 +211,8 @@ def days(first: int) -> pynini.Fst:
 
 
 def times() -> pynini.Fst:
-    hour, minute = (
-        numbers(1, 12),
-        either(numbers(10, 59), cross("oh ", "0") + numbers(1, 9)),
-    )
+    hour = numbers(1, 12)
+    minute = either(numbers(10, 59), spoken("oh ", "o ") + numbers(1, 9, 2))
     clock = hour + cross(" ", ":") + minute
     one = cross("one ", "1:") + table((SPOKEN[n], str(n)) for n in (15, 30, 45))
     bare = either(numbers(2, 12) + cross(" ", ":") + minute, one)
@@ -252,7 +231,7 @@ def times() -> pynini.Fst:
     half_day = [(f" {x}{gap}m", f" {x}.m.") for x in "ap" for gap in ["", " ", "."]]
     half_day += [(f" {x}.m.", f" {x}.m.") for x in "ap"]
     with_half = either(hour, clock, full, related) + table(half_day)
-    return either(cost(bare, 0.1), full, related, with_half)
+    return either(cost(bare, 0.35), full, related, with_half)
 
 
 def money(amount: pynini.Fst, whole: pynini.Fst) -> pynini.Fst:
@@ -269,15 +248,13 @@ def money(amount: pynini.Fst, whole: pynini.Fst) -> pynini.Fst:
 
 
 def letters() -> pynini.Fst:
-    names = [*string.ascii_lowercase]
-    letter = table((a, a.upper()) for a in names)
-    safe = table((a, a.upper()) for a in names if a not in "ai")
-    begin = table((a, a.upper()) for a in names if a != "a")
-    more = spoken(" ") + letter
-    last = spoken(" ") + safe
-    listed = table(
-        (" ".join(w), w.upper()) for w in f"{BEGIN_IN_A} {END_IN_A_OR_I}".split()
+    letter, begin, safe = (
+        table((a, a.upper()) for a in string.ascii_lowercase if a not in left_out)
+        for left_out in ("", "a", "ai")
     )
+    more, last = spoken(" ") + letter, spoken(" ") + safe
+    words = f"{BEGIN_IN_A} {END_IN_A_OR_I}".split()
+    listed = table((" ".join(word), word.upper()) for word in words)
     runs = either(safe + last, begin + closure(more, 1) + last, listed)
     abbreviations = table([("i e", "i.e."), ("e g", "e.g.")])
     return either(cost(runs, 0.01) + optional(pynini.accep("'s")), abbreviations)
@@ -291,14 +268,19 @@ def addresses() -> pynini.Fst:
     part += closure(space + table(DIGITS))
     begin = words | (lower + closure(space + lower, 1))
     begin = (begin + closure(space + table(DIGITS))).optimize()
-    dot, at = cross(" dot ", "."), cross(" at ", "@")
-    joints = [(" dot ", "."), (" underscore ", "_"), (" dash ", "-"), (" hyphen ", "-")]
-    path = closure(cross(" slash ", "/") + closure(lower, 2))
-    top = union(*TOP_LEVEL.split())
-    host = closure(part + table([(" dot ", "."), (" dash ", "-")])) + part + dot + top
+    joints = [(" dot ", "."), (" dash ", "-"), (" hyphen ", "-"), (" underscore ", "_")]
+    more = closure(table(joints[:2]) + part)
+    top = cross(" dot ", ".") + union(*TOP_LEVEL.split())
     local = begin + closure(table(joints) + part)
-    web = begin + closure(table([(" dot ", "."), (" dash ", "-")]) + part) + dot + top
-    return either(local + at + host, web + path)
+    path = closure(cross(" slash ", "/") + closure(lower, 2))
+    mail = local + cross(" at ", "@") + part + more + top
+    return either(mail, begin + more + top + path)
+
+
+def plurals(name: str) -> list[str]:
+    """A unit, with an s behind its first word, and behind its last."""
+    head, _, rest = name.replace("_", " ").partition(" ")
+    return [f"{head} {rest}".strip(), f"{head}s {rest}".strip(), f"{head} {rest}s"]
 
 
 def rules() -> list[tuple[str, pynini.Fst]]:
@@ -314,11 +296,9 @@ def rules() -> list[tuple[str, pynini.Fst]]:
     minus = table([("minus ", "-"), ("negative ", "-")])
     number = either(numbers(0, 0), whole, decimal)
     amount = either(number, minus + number)
-    units = [
-        (f" {n.replace('_', ' ')}", f" {u}")
-        for u, ns in UNITS.items()
-        for n in ns.split()
-    ]
+    units = [entry.split() for entry in UNITS.split(",")]
+    unit_names = [(name, unit) for unit, *names in units for name in names]
+    measured = [(f" {plural}", f" {u}") for n, u in unit_names for plural in plurals(n)]
     halves = [("a half", "1/2"), ("a quarter", "1/4"), ("three quarters", "3/4")]
     halves += [("one half", "1/2"), ("one third", "1/3"), ("two thirds", "2/3")]
     fractions = whole + cross(" and ", " ") + table(halves)
@@ -334,7 +314,7 @@ def rules() -> list[tuple[str, pynini.Fst]]:
         ("TIME", times()),
         ("MONEY", money(amount, whole)),
         ("PERCENT", amount + table([(" percent", "%"), (" per cent", "%")])),
-        ("UNIT", amount + table(units)),
+        ("UNIT", amount + table(measured)),
         ("FRACTION", fractions),
         ("LETTERS", letters()),
         ("WEB", addresses()),

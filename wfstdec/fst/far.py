@@ -28,7 +28,7 @@ def read_far(path: PathLike) -> dict[str, FstContent]:
                 f"{place}: not a FAR of type 'sttable' or 'stlist'; write it with "
                 "pynini's Far(path, 'w', far_type='sttable')"
             )
-        cursor, rules = Cursor(data, place, 8), {}
+        cursor, rules = Cursor(data, place, 8), dict[str, FstContent]()
         if magic == STLIST_MAGIC:
             while data[cursor.pos :] != b"\0\0\0\0":
                 rules.update([_entry(cursor)])

@@ -12,7 +12,7 @@ over the bytes from each word, with all active states. Of partitions of equal co
 one wins that has the longer range where they first differ.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,9 +63,10 @@ def pack(fst: FstArrays) -> Transducer:
         order = np.argsort(key, kind="stable")
         columns = [column[order] for column in columns]
     arrays = [fst.state_arc_splits, *columns, fst.final_cost]
-    packed: Any = [read_only(array) for array in arrays]
-    spaces = least_spaces(state, packed[1], packed[3], packed[5])
-    return Transducer(fst.start, *packed, read_only(spaces))
+    splits, ilabel, olabel, nextstate, cost, final_cost = map(read_only, arrays)
+    spaces = read_only(least_spaces(state, ilabel, nextstate, final_cost))
+    arcs = splits, ilabel, olabel, nextstate, cost
+    return Transducer(fst.start, *arcs, final_cost, spaces)
 
 
 @jit
