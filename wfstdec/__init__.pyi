@@ -8,6 +8,7 @@ from wfstdec import io as io
 from wfstdec import lattice as lattice
 from wfstdec import metrics as metrics
 from wfstdec import models as models
+from wfstdec import readable as readable
 from wfstdec import recipes as recipes
 from wfstdec import transcription as transcription
 from wfstdec.align.aligner import ForcedAligner as ForcedAligner
@@ -44,6 +45,7 @@ from wfstdec.models.loading import load_model as load_model
 from wfstdec.models.transducers import (
     load_onnx_transducer as load_onnx_transducer,
 )
+from wfstdec.readable.formatter import Formatter as Formatter
 from wfstdec.search.decoder import BackendChoice as BackendChoice
 from wfstdec.search.decoder import Decoder as Decoder
 from wfstdec.search.endpoints import Endpointer as Endpointer

@@ -25,8 +25,8 @@ import numpy as np
 import wfstdec
 from wfstdec.errors import BackendError
 from wfstdec.jit.cache import COMPILED, ENTRY, LEVEL, compile_for_a_package, has_level
-from wfstdec.readable.punctuation import load_punctuation
 from wfstdec.readable.itn import load_itn
+from wfstdec.readable.punctuation import load_punctuation
 
 _TOKENS = ("<blk>", "<wb>", "a", "b", "c")
 _LEXICON = "ab a b\nba b a\nba b c a\ncab c a b\n"

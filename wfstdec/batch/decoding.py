@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba.core.event import install_timer
@@ -108,6 +108,9 @@ class BoostLists:
         return Boosts(words or {}, self._compiled[id(phrases)])
 
 
+if TYPE_CHECKING:
+    from wfstdec.readable import Formatter
+
 BATCH_UTTERANCES = 64
 BATCH_BYTES = 2**26
 _WARMING = 8
@@ -126,6 +129,7 @@ def decode_file(
     format: str | None = None,
     nbest: int = 1,
     subtitles: SubtitleOptions | None = None,
+    formatter: Formatter | None = None,
     lattices: ReadLattice | None = None,
     keep: LatticeWriter | None = None,
     strict: bool = False,
@@ -149,6 +153,7 @@ def decode_file(
         nbest: How many hypotheses the decoder's options ask for; more than 1 needs a
             decoder with n-best lists, and `"jsonl"`.
         subtitles: How words are cut into subtitles.
+        formatter: Makes texts and subtitles readable; lines of JSON have both.
         lattices: Makes hypotheses of each lattice, such as a `LatticeReading`.
         keep: Keeps the lattice of each utterance; needs `lattices`.
         strict: The first utterance with a fault ends the run.
@@ -166,7 +171,8 @@ def decode_file(
         BoostWarning: Boosts of utterances that the file does not have.
     """
     format = format_named(format, output)
-    write = result_writer(format, nbest=nbest, subtitles=subtitles)
+    how: Any = {"subtitles": subtitles, "formatter": formatter}
+    write = result_writer(format, nbest=nbest, **how)
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
     summary = Summary(decoder.input_frame_shift_s)
@@ -176,7 +182,7 @@ def decode_file(
         **fields_of(decoder.options),
         **fields_of(subtitles),
         **fields_of(lattices),
-        **{"format": format, "nbest": nbest},
+        **{"format": format, "nbest": nbest, "readable": formatter is not None},
     }
     if restart is None or not restart.settings:  # or it says where boosts are from
         boosts_hash = hashlib.blake2b(repr(boosts).encode(), digest_size=16)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +44,7 @@ from wfstdec.cli.flags import (
     INPUTS,
     PHRASES,
     RAY_OPTIONS,
+    READABLE,
     READING,
     RUN,
     SUBTITLES,
@@ -70,7 +73,8 @@ from wfstdec.lattice.file import LatticeWriter
 from wfstdec.models import Encoder, EncoderSpec, load_model
 from wfstdec.models.loading import family_of
 from wfstdec.search.decoder import Decoder
-from wfstdec.text.files import digest
+from wfstdec.search.hypothesis import Word
+from wfstdec.text.files import digest, read_lines, reading
 from wfstdec.transcription.encoding import AudioOptions
 from wfstdec.transcription.files import find_recordings, transcribe_files
 from wfstdec.transcription.pieces import CutOptions
@@ -100,7 +104,7 @@ _FILES = (
 
 
 @command(
-    f"--output --format {SUBTITLES} {RUN} {BOOSTS} --lattices {READING}",
+    f"--output --format {READABLE} {SUBTITLES} {RUN} {BOOSTS} --lattices {READING}",
     required="--logprobs",
     decoders=tuple(DECODERS),
     groups={"for --ray": f"--ray {RAY_OPTIONS}"},
@@ -158,8 +162,8 @@ def _decode_rows(args: Args) -> DecodeRows:
 
 
 @command(
-    f"--output --format {SUBTITLES} {RUN} {BOOSTS} --lattices {READING} {AUDIO_MODEL} "
-    "--channel --max-audio-seconds --allow-cut --whole",
+    f"--output --format {READABLE} {SUBTITLES} {RUN} {BOOSTS} --lattices {READING} "
+    f"{AUDIO_MODEL} --channel --max-audio-seconds --allow-cut --whole",
     places={
         "acoustic_model": MODEL,
         "audio": {"metavar": "AUDIO", "nargs": "+", "help": _AUDIO},
@@ -233,6 +237,66 @@ def _transcribe_rows(args: Args) -> TranscribeRows:
     transcriber = partial(_transcriber, asked, model)
     how: Any = {"nbest": asked.nbest, "keep": args.lattices}
     return TranscribeRows(transcriber, asked.boosts, **how)
+
+
+@command(
+    f"{READABLE} --output",
+    places={
+        "input": {
+            "metavar": "FILE",
+            "nargs": "?",
+            "default": "-",
+            "help": "lines of words, or of JSON with `words` as we write them; - reads "
+            "standard input",
+        }
+    },
+    changes={"--output": {"help": "file (default: standard output)"}},
+    examples="""
+  echo 'he paid three hundred dollars did he' | wfstdec format --smart
+  wfstdec format words.jsonl --itn en --output readable.txt
+""",
+)
+def format(args: Args) -> None:
+    """Make lines of words readable: numbers in digits, punctuation, capitals.
+
+        wfstdec format --smart < words.txt
+
+    Each line is formatted alone. Lines of JSON, as `decode` and `transcribe` write
+    them, have times: pauses then count, and `shown` is added, whose words have the
+    ranges of the words that they are made of. Without flags it is --smart.
+    """
+    if not (args.itn or args.punctuate or args.display_words):
+        args.smart = True
+    formatter = formatter_of(args)
+    out = (
+        sys.stdout if args.output is None else open(args.output, "w", encoding="utf-8")
+    )
+    with contextlib.ExitStack() as opened:
+        if args.output is not None:
+            opened.enter_context(out)
+        lines: Iterable[str] = sys.stdin
+        if args.input != "-":
+            lines = read_lines(args.input)
+        for number, line in enumerate(lines, 1):
+            place = f"{args.input}:{number}"
+            with reading(place, "line", "words, or JSON with words and times"):
+                out.write(_formatted(line.rstrip("\n"), formatter) + "\n")
+
+
+def _formatted(line: str, formatter: wfstdec.Formatter | None) -> str:
+    """A line of words, or of JSON, made readable."""
+    if formatter is None:
+        return line
+    if not line.startswith("{"):
+        return formatter(line).text
+    given = json.loads(line)
+    words = [
+        Word(one["word"], one["start_s"], one["end_s"], 0, 0, one.get("confidence"))
+        for one in given["words"]
+    ]
+    return json.dumps(
+        {**given, "shown": formatter(words).to_dict()}, ensure_ascii=False
+    )
 
 
 @command(
@@ -424,6 +488,18 @@ def g2p_of(args: Args) -> G2p | None:
     return None if source is None else G2p(source, getattr(args, "g2p_phones", None))
 
 
+def formatter_of(args: Args) -> wfstdec.Formatter | None:
+    """The formatter that flags ask for; None for raw words."""
+    asked = [args.itn, args.punctuate]
+    if args.smart:
+        asked = ["en" if one is None else one for one in asked]
+    itn, punctuation = (None if one == "off" else one for one in asked)
+    display = read_lines(args.display_words) if args.display_words else ()
+    if itn is None and punctuation is None and not display:
+        return None
+    return wfstdec.Formatter(itn, punctuation, display=display)
+
+
 class Decoding:
     """What flags of decoding ask for.
 
@@ -464,7 +540,9 @@ class Decoding:
     def run_options(self) -> dict[str, Any]:
         """Arguments of runs: also n-best lists, and the file of lattices."""
         how = run_options(self.args, "lattices")
-        result_writer(how["format"], nbest=self.nbest)  # it may refuse lists
+        how["formatter"] = formatter = formatter_of(self.args)
+        # It may refuse lists, and readable text.
+        result_writer(how["format"], nbest=self.nbest, formatter=formatter)
         lattices = self.args.lattices
         keep = LatticeWriter(lattices) if lattices else None
         return {**how, "nbest": self.nbest, "keep": keep}
@@ -531,7 +609,7 @@ def run_on_ray(args: Args, rows: Any, make: Callable[[Args], RowWorker]) -> None
     """Run a job on a cluster; actors `make` their work of the flags."""
     if args.output is None:
         raise OptionError("--ray without --output, expected a folder for Parquet files")
-    for flag in f"--format --strict {SUBTITLES}".split():
+    for flag in f"--format --strict {READABLE} {SUBTITLES}".split():
         if getattr(args, name_of(flag)):
             raise OptionError(
                 f"{flag} with --ray, expected neither: results are Parquet, and what "

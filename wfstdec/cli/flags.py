@@ -315,6 +315,13 @@ _TABLE: dict[str, Any] = {
     "--resume": "continuation of the results of a run that was stopped",
     "--overwrite": "new results in place of those of a run that was stopped",
     f"--format {'|'.join(FORMATS)}": "of results (default: by --output, or text)",
+    "--smart": "readable text: --itn en --punctuate en",
+    "--itn GRAMMAR": "numbers, dates and sums in digits: en, en:all (0 to 9 too), a "
+    ".fst or .far file over bytes, or off",
+    "--punctuate MODEL": "punctuation and capitals: en, a file of build-punctuation, "
+    "or off",
+    "--display-words FILE": "written forms, one a line, of words that are the same but "
+    "for case: McDonald",
     "--subtitle-chars N": f"characters of a line (default: {_CUE.max_chars})",
     "--subtitle-lines N": f"lines of a subtitle (default: {_CUE.max_lines})",
     "--subtitle-seconds SECONDS": f"seconds of a subtitle (default: {_CUE.max_s})",
@@ -477,6 +484,7 @@ FLAGS = dict(_arguments(usage, how) for usage, how in _TABLE.items())
 
 RUN = "--strict --resume --overwrite"
 SUBTITLES = "--subtitle-chars --subtitle-lines --subtitle-seconds --subtitle-pause"
+READABLE = "--smart --itn --punctuate --display-words"
 READING = "--confidence --mbr --posterior-scale"
 PHRASES = (
     "--phrase-totals --phrase-unit --phrase-context --phrase-depth --phrase-unknown "

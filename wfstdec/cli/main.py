@@ -34,6 +34,7 @@ COMMANDS = {
     "transcribe": ("decode", "audio to words with times, by a model and a decoder"),
     "serve": ("serve", "the same for streams and files over the network; a page"),
     "align": ("decode", "a known text and log-probs to times of words"),
+    "format": ("decode", "words to readable text: numbers, punctuation, capitals"),
     "rescore": ("decode", "another language model, or other scales, on lattices"),
     "score": ("evaluate", "word error rate of hypotheses"),
     "compare": ("evaluate", "searches compared: WER, speed, search errors, memory"),

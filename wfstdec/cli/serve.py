@@ -1,5 +1,7 @@
 """The command `serve`."""
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import dataclasses
@@ -17,12 +19,13 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from wfstdec.cli.decode import (
     MODEL,
     choose_decoder,
+    formatter_of,
     load_acoustic_model,
     make_decoder,
     take_spec,
@@ -32,6 +35,7 @@ from wfstdec.cli.flags import (
     CTC_DECODERS,
     DECODERS,
     LIMITS,
+    READABLE,
     Args,
     command,
     limits_of,
@@ -41,6 +45,9 @@ from wfstdec.cli.flags import (
 from wfstdec.errors import BackendError, FormatError, OptionError
 from wfstdec.models.encoder import EncoderSpec
 from wfstdec.search.decoder import CUDA
+
+if TYPE_CHECKING:
+    from wfstdec.server.readable import Readable
 
 KEY_VARIABLE = "WFSTDEC_KEY"
 _PER_CLIENT = 64  # where addresses are those of clients, and not of a proxy
@@ -52,7 +59,10 @@ _log = logging.getLogger(__name__)
     "--host --port --processes --key-file --origin --host-name --name --lang --wyoming "
     "--wyoming-any --no-page --ssl-certfile --ssl-keyfile --proxy-headers "
     "--forwarded-allow-ips --confidence --endpoint-floor-ms --prompt-boosts "
-    f"{AUDIO_MODEL}",
+    f"{READABLE} {AUDIO_MODEL}",
+    changes={
+        "--smart": {"help": "readable text also for clients that do not ask for it"}
+    },
     places={"acoustic_model": MODEL},
     decoders=tuple(DECODERS),
     groups={"limits": LIMITS},
@@ -93,6 +103,9 @@ def serve(args: Args) -> int:
     limits, key, origins = limits_of(args), read_key(args.key_file), _origins(args)
     if limits.per_client is None and args.proxy_headers:
         limits = dataclasses.replace(limits, per_client=_PER_CLIENT)
+    # Numbers and punctuation are ready for clients that ask for them.
+    own = "en" if args.lang[:2].lower() == "en" else "off"
+    args.itn, args.punctuate = args.itn or own, args.punctuate or own
     tls = _tls(args)
     options = search_options(args)
     # The port first: a model takes a while to load, and another server may have it.
@@ -130,6 +143,7 @@ def serve(args: Args) -> int:
                 origins=origins,
                 hosts=hosts,
                 language=args.lang,
+                readable=readable,
                 shared=shared,
             )
             wyoming_server = None
@@ -155,6 +169,7 @@ def serve(args: Args) -> int:
             if server.fault is not None:
                 raise server.fault
 
+        readable = processes.with_kernels(lambda: _readable(args))
         address = _address("https" if tls else "http", host, port)
         if wyoming_socket is not None:
             address += "\n" + _address("tcp", *wyoming_socket.getsockname()[:2])
@@ -214,6 +229,21 @@ def _open_wyoming(
             "tcp://127.0.0.1:10300; --wyoming-any allows others"
         )
     return bound
+
+
+def _readable(args: Args) -> Readable:
+    """Load what makes text readable, and its kernels."""
+    from wfstdec.server.readable import Readable
+
+    formatter = formatter_of(args)
+    if formatter is None:
+        return Readable()
+    stream = formatter.stream()
+    for _ in range(2):
+        stream.feed(["twenty", "words"], 1)
+        stream.end(["twenty", "words"])
+    forms = map(" ".join, formatter.display.values())
+    return Readable(formatter.itn, formatter.punctuation, forms, smart=args.smart)
 
 
 def _prepare_processes(args: Args) -> None:

@@ -10,12 +10,14 @@ Texts are plain, JSON lines, CTM, subtitles or TextGrids. `FORMATS` is the one l
 formats: the command line offers what it has. Files are opened by `wfstdec.io.outputs`.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wfstdec.align.alignment import Alignment, Misfit
 from wfstdec.errors import FormatError, OptionError
@@ -30,8 +32,11 @@ from wfstdec.io.subtitles import (
 from wfstdec.search.hypothesis import Hypothesis, Token, Word
 from wfstdec.text.files import PathLike, atomic_write, read_lines, reading
 
+if TYPE_CHECKING:
+    from wfstdec.readable import Formatter, Shown
 
-def text_line(utterance: str, hypothesis: Hypothesis) -> str:
+
+def text_line(utterance: str, hypothesis: Hypothesis | Shown) -> str:
     """`utterance words...`, those that were found."""
     return f"{utterance} {hypothesis.text}".rstrip(" ") + "\n"
 
@@ -95,7 +100,11 @@ def format_named(format: str | None, path: PathLike | None = None) -> str:
 
 
 def result_writer(
-    format: str, *, nbest: int = 1, subtitles: SubtitleOptions | None = None
+    format: str,
+    *,
+    nbest: int = 1,
+    subtitles: SubtitleOptions | None = None,
+    formatter: Formatter | None = None,
 ) -> Write:
     """Make a writer of hypotheses in a format.
 
@@ -103,14 +112,30 @@ def result_writer(
         format: One of `FORMATS`.
         nbest: How many hypotheses there may be of an utterance.
         subtitles: How words are cut into subtitles, in formats that have them.
+        formatter: Makes texts and subtitles readable; JSON has it as `shown`.
 
     Raises:
-        OptionError: Unknown format, or one that cannot hold several texts.
+        OptionError: Unknown format, or one that cannot hold several texts, or none that
+            is readable.
     """
     format = format_named(format)
+    if formatter is not None and format not in (*SUBTITLES, "text", "jsonl"):
+        known = ", ".join(map(repr, ("text", "jsonl", *SUBTITLES)))
+        raise OptionError(f"readable text in format={format!r}, expected {known}")
     if nbest == 1 and format in SUBTITLES:
-        made = SUBTITLES[format]
-        return lambda _, hypotheses: made(hypotheses[0].words, subtitles)
+        made: Any = SUBTITLES[format]
+        shown: Any = formatter or (lambda hypothesis: hypothesis)
+        return lambda _, hypotheses: made(shown(hypotheses[0]).words, subtitles)
+    if formatter is not None and format == "jsonl":
+        plain = result_writer(format, nbest=nbest)
+
+        def with_shown(utterance: str, found: Sequence[Hypothesis]) -> str:
+            shown = _json({"shown": formatter(found[0]).to_dict()})
+            return f"{plain(utterance, found)[:-2]}, {shown[1:]}"
+
+        return with_shown
+    if nbest == 1 and formatter is not None:
+        return lambda utterance, found: text_line(utterance, formatter(found[0]))
     if nbest == 1:
         return lambda utterance, hypotheses: FORMATS[format](utterance, hypotheses[0])
     if format not in NBEST_FORMATS:

@@ -37,6 +37,10 @@ class SubtitleOptions(CheckedOptions):
             self.check(name, lambda x: 0 < x < 1e6, "seconds, above 0")
 
 
+_SENTENCE_S, _MARK_S, _ENDS = 0.6, 0.2, ".?!"
+"""Seconds of a pause that marks are worth, and those that end a sentence."""
+
+
 class Cue(NamedTuple):
     """A subtitle."""
 
@@ -76,7 +80,7 @@ def cue_bounds(
         else:
             middle = first + (at + 1 - first) // 2
             places = range(max(middle, first + 1), at + 1)
-            cut = max(places, key=lambda place: (_pause(words, place), place))
+            cut = max(places, key=lambda place: (_rest(words, place), place))
             yield first, cut
             first, at = cut, cut + 1
 
@@ -84,6 +88,14 @@ def cue_bounds(
 def _pause(words: Sequence[Word], at: int) -> float:
     """Seconds before word `at`; times have digits like 0.6000000000000001."""
     return round(words[at].start_s - words[at - 1].end_s, 6)
+
+
+def _rest(words: Sequence[Word], at: int) -> float:
+    """Seconds before word `at`; a mark of punctuation is worth a pause."""
+    mark = words[at - 1].text[-1:]
+    return _pause(words, at) + (
+        _SENTENCE_S if mark in _ENDS else _MARK_S * (mark in ",;:")
+    )
 
 
 def _fits(words: Sequence[Word], options: SubtitleOptions) -> bool:

@@ -1,1 +1,5 @@
 """Readable text: written numbers, punctuation and capitals for recognised words."""
+
+from wfstdec.lazy import names_of_stub
+
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

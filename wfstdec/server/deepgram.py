@@ -13,6 +13,7 @@ import json
 import logging
 import math
 import re
+import string
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from starlette.websockets import WebSocket
 import wfstdec
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import BoostError, OptionError
+from wfstdec.readable import DisplayWord
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
 from wfstdec.server.connection import (
@@ -39,6 +41,7 @@ from wfstdec.server.connection import (
     serve_websocket,
 )
 from wfstdec.server.limits import LISTEN, Limits, RequestError, read_value, wrong_value
+from wfstdec.server.readable import ShownWords
 from wfstdec.server.service import Service
 from wfstdec.server.stream import (
     BoostsChanged,
@@ -68,7 +71,7 @@ _RATES = {None: 16000, "linear16": 16000, "mulaw": 8000, "alaw": 8000}
 _KNOWN = (
     *("encoding", "sample_rate", "channels", "interim_results", "endpointing"),
     *("utterance_end_ms", "vad_events", "language", "model", "multichannel"),
-    "alternatives",
+    *("alternatives", "smart_format", "punctuate", "numerals"),
 )
 FLAGS = {"true": True, "false": False}
 _UTTERANCE_END_MS = 1000, 60_000
@@ -83,6 +86,8 @@ class Query:
     settings: StreamSettings
     multichannel: bool = False
     alternatives: int | None = None  # at most, of an utterance
+    numbers: bool | None = None  # in digits; None for the server's default
+    punctuation: bool | None = None
     keyterms: tuple[str, ...] = ()  # as they came; `Configure` replaces them
     keywords: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()  # names that mean nothing here
@@ -109,6 +114,8 @@ def read_query(
         _settings(reading, lists, limits),
         reading.flag("multichannel"),
         reading.one("alternatives", None, _alternatives_number, "1 to 100"),
+        reading.any_of("smart_format", "numerals"),
+        reading.any_of("smart_format", "punctuate"),
         tuple(lists["keyterm"]),
         tuple(lists["keywords"]),
         ignored=tuple(ignored)[:_MAX_IGNORED],
@@ -131,6 +138,11 @@ class _Reading(NamedTuple):
 
     def flag(self, name: str) -> bool:
         return self.one(name, False, lambda x: FLAGS[x.lower()], "true or false")
+
+    def any_of(self, *names: str) -> bool | None:
+        """Whether one of these flags is true; None where none is given."""
+        given = [self.flag(name) for name in names if name in self.given]
+        return any(given) if given else None
 
 
 def _settings(
@@ -273,6 +285,7 @@ class StreamBoosts:
 
 
 # ------------------------------------------------------------------- replies
+_MARKS = string.punctuation + " –£€"
 _SPACE = uuid.UUID("0d7d4a4e-6b0f-5f5c-9f7c-7a4d3c1f2b68")
 """A name space of our own: the same model has the same id on every server."""
 
@@ -383,6 +396,13 @@ def _alternatives(event: Words) -> list[Json]:
     return found
 
 
+def _bare(word: Any) -> str:
+    """A display word without marks and capitals; other words as they are."""
+    if isinstance(word, DisplayWord):
+        return word.text.strip(_MARKS).lower()
+    return word.text
+
+
 def alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
     """Make the words and the text of a hypothesis, `whole`, or of a part of it."""
     known = [word.confidence for word in words if word.confidence is not None]
@@ -392,7 +412,7 @@ def alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
         "confidence": float(sum(known) / len(known)) if known else 0.0,
         "words": [
             {
-                "word": word.text,
+                "word": _bare(word),
                 "start": float(word.start_s),
                 "end": float(word.end_s),
                 "confidence": float(word.confidence or 0.0),
@@ -446,6 +466,10 @@ class ListenConnection(WebSocketConnection):
             warnings.append(text + "are mixed")
         elif query.multichannel:
             num, settings = settings.channels, replace(settings, channels=1)
+        asked = query.numbers, query.punctuation
+        formatter = service.readable.formatter(*asked, query.keyterms)
+        warnings += service.readable.missing(*asked)
+        self._shown = [None if formatter is None else ShownWords(formatter)] * num
         num_best = service.nbest
         if query.alternatives is not None and query.alternatives > num_best:
             text = f"alternatives={query.alternatives}, the server finds {num_best}"
@@ -485,6 +509,8 @@ class ListenConnection(WebSocketConnection):
                 self.end(Ending(1011))
         else:
             is_interim = isinstance(event, Words) and not event.is_final
+            if isinstance(event, Words) and (shown := self._shown[stream]) is not None:
+                event = shown.of(event)
             message = event, stream
             outbox.send(message, interim_of=stream if is_interim else None)
 

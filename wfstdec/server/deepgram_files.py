@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from wfstdec.audio.reading import open_audio
 from wfstdec.batch.decoding import LatticeReading
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.hypothesis import Word
 from wfstdec.server.deepgram import FLAGS, Json, Query, Replies, alternative, read_query
 from wfstdec.server.files import (
     IN_MEMORY,
@@ -163,8 +163,13 @@ def transcribe(
     if reading is None and num_best > 1:
         text = f"alternatives={num_best}, the server finds only the best"
         warnings.append(text)
+    asked_for = asked.query.numbers, asked.query.punctuation
+    formatter = service.readable.formatter(*asked_for, asked.query.keyterms)
+    warnings += service.readable.missing(*asked_for)
     replies = Replies(service.name)
-    found = [one.hypotheses(num_best) for one in transcripts]
+    found: list[list[Any]] = [one.hypotheses(num_best) for one in transcripts]
+    if formatter is not None:
+        found = [[formatter(one) for one in some] for some in found]
     results: Json = {"channels": [_channel(some, asked) for some in found]}
     if asked.utterances:
         utterances = [
@@ -188,9 +193,9 @@ def transcribe(
     return json.dumps({"metadata": metadata, "results": results}).encode()
 
 
-def _channel(hypotheses: Sequence[Hypothesis], asked: FileQuery) -> Json:
+def _channel(hypotheses: Sequence[Any], asked: FileQuery) -> Json:
     best, *others = (alternative(one.words, None) for one in hypotheses)
-    if asked.paragraphs:  # without punctuation a sentence ends at a pause
+    if asked.paragraphs:  # a sentence ends at a pause
         parts = [*_utterances(hypotheses[0].words, asked.utt_split)]
         texts = [" ".join(word.text for word in some) for some in parts]
         best["paragraphs"] = {

@@ -25,6 +25,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError
 from wfstdec.io.boost_files import unique_object
 from wfstdec.io.subtitles import cue_bounds, srt_text, vtt_text
+from wfstdec.readable import Formatter
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
 from wfstdec.server.files import (
@@ -65,7 +66,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _LEAST = 1e-10  # probability below which the logarithm of a confidence does not fall
 _KNOWN = {
     *("response_format", "stream", "language", "nbest", "confidence", "channel"),
-    *("allow_cut", "boosts", "keywords", "temperature", "include"),
+    *("allow_cut", "boosts", "keywords", "temperature", "include", "smart_format"),
     *("model", "prompt", "timestamp_granularities"),
 }
 _NO_EFFECT = {
@@ -112,6 +113,7 @@ class TranscriptionRequest:
     keywords: Sequence[str] = ()
     boosts: str | None = None  # JSON, not parsed yet
     prompt: str | None = None
+    smart_format: bool | None = None  # None for the server's default
     ignored: Sequence[str] = ()  # names of known fields without effect
     unknown: Sequence[str] = ()  # names of fields: a misspelt one is a warning
 
@@ -185,6 +187,7 @@ def read_request(
         keywords=tuple(given.get("keywords", ())),
         boosts=one("boosts", None),
         prompt=one("prompt", None),
+        smart_format=flag("smart_format") if "smart_format" in given else None,
         ignored=tuple(sorted(ignored)),
         unknown=tuple(sorted(given.keys() - _KNOWN - _NO_EFFECT)),
     )
@@ -362,15 +365,19 @@ def _transcribe(
             "best hypothesis",
             "nbest",
         )
-    is_first = True
+    deltas: list[str] = []
+    smart = request.smart_format
+    formatter = service.readable.formatter(smart, smart, request.keywords)
+    stream = None if formatter is None else formatter.stream()
 
     def emit(start_frame: int, hypotheses: list[Hypothesis]) -> None:
         """Emit the words of a piece of audio; all of them, joined, are the text."""
-        nonlocal is_first
-        if text := hypotheses[0].text:
-            delta = text if is_first else f" {text}"
-            is_first = False
-            job.emit(_event({"type": "transcript.text.delta", "delta": delta}))
+        text = hypotheses[0].text
+        if stream is not None:
+            text = stream.end(hypotheses[0].words).text
+        if text:
+            deltas.append(f" {text}" if deltas else text)
+            job.emit(_event({"type": "transcript.text.delta", "delta": deltas[-1]}))
 
     terms, of_prompt = prompt_terms(service, request.prompt)
     [transcript], warnings = transcribe_file(
@@ -380,7 +387,7 @@ def _transcribe(
         reading=reading,
         on_piece=emit if request.stream else None,
     )
-    warnings[:0] = of_prompt
+    warnings[:0] = [*of_prompt, *service.readable.missing(smart, smart)]
     asked, known = request.language, service.language
     if asked is not None and asked.lower()[:2] != known.lower()[:2]:
         warnings.append(f"language {asked!r}, this server's model is for {known!r}")
@@ -388,7 +395,8 @@ def _transcribe(
         warnings.append("no confidences: this server's decoder makes none")
     warnings += [f"the field {name!r} has no effect" for name in request.ignored]
     warnings += [f"the field {name!r} is unknown" for name in request.unknown]
-    return _answer(transcript, request, known, warnings)
+    text = "".join(deltas) if request.stream else None
+    return _answer(transcript, request, known, warnings, formatter, text)
 
 
 # ------------------------------------------------------------------- answers
@@ -397,10 +405,13 @@ def _answer(
     request: TranscriptionRequest,
     language: str,
     warnings: Sequence[str],
+    formatter: Formatter | None,
+    text: str | None,  # of a stream: all deltas
 ) -> Answer:
     """Make the body of an answer, or the last event of a stream."""
     hypotheses = transcript.hypotheses(request.nbest)
-    best, seconds = hypotheses[0], _rounded(transcript.audio_s)
+    seconds = _rounded(transcript.audio_s)
+    best: Any = formatter(hypotheses[0]) if formatter else hypotheses[0]
     if request.format in _TEXTS and not request.stream:
         make, kind = _TEXTS[request.format]
         return make(best).encode(), f"{kind}; charset=utf-8"
@@ -409,9 +420,11 @@ def _answer(
         fields = {"type": "transcript.text.done"}
     elif request.format == "verbose_json":
         fields = {"task": "transcribe", "language": language, "duration": seconds}
-    fields["text"] = best.text
+    fields["text"] = best.text if text is None else text
     if request.stream or request.format == "verbose_json":
         fields |= {"words": _words(best.words), "segments": _segments(best.words)}
+    if formatter is not None and request.format == "verbose_json":
+        fields["raw_text"] = hypotheses[0].text
     fields["usage"] = {"type": "duration", "seconds": seconds}
     if request.nbest > 1:
         fields["nbest"] = [

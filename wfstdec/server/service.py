@@ -32,6 +32,7 @@ from wfstdec.models import Encoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.server.engine import Engine, Metrics
 from wfstdec.server.limits import ENDPOINT_FLOOR_S, Limits, RequestError
+from wfstdec.server.readable import Readable
 from wfstdec.server.shared import Places, Shared
 
 _Kept = TypeVar("_Kept", bound=AbstractContextManager)
@@ -214,6 +215,7 @@ class Service:
         language: str = "en",
         confidence: bool = False,  # of words, in files where it is not asked for too
         nbest: int = 1,
+        readable: Readable | None = None,
         prompt_boosts: bool = True,  # words of OpenAI's `prompt` become boosts
         workers: int | None = None,  # threads of the encoder
         endpoint_floor_s: float = ENDPOINT_FLOOR_S,
@@ -235,6 +237,7 @@ class Service:
                 endpoint_floor_s=endpoint_floor_s,
             )
         self.engine, self.jobs = engine, Jobs(self.limits, shared)
+        self.readable = readable or Readable()
         self.warming = self.draining = False
         self.connections: set[Any] = set()  # with streams, or between two of them
 

@@ -39,6 +39,7 @@ from wfstdec.server.connection import (
     error_ending,
 )
 from wfstdec.server.limits import RequestError
+from wfstdec.server.readable import ShownWords
 from wfstdec.server.service import Service
 from wfstdec.server.stream import Event, Finished, StreamSettings, Words
 from wfstdec.text.display import short
@@ -128,6 +129,8 @@ class _Connection(Connection):
         self._form: tuple[Any, ...] = ()  # of the utterance under way
         self._texts: list[str] = []
         self._is_refused = False  # this utterance: what follows is left out
+        formatter = service.readable.formatter()
+        self._shown = None if formatter is None else ShownWords(formatter)
         self._finished = asyncio.Event()
 
     # ------------------------------------------------------------ events of the client
@@ -249,6 +252,8 @@ class _Connection(Connection):
     # ------------------------------------------------------------ events for the client
     def take(self, event: Event, stream: int) -> None:
         """Take final words, or the end of the utterance."""
+        if isinstance(event, Words) and self._shown is not None:
+            event = self._shown.of(event)
         if isinstance(event, Words) and event.words:
             text = " ".join(word.text for word in event.words)
             space = " " if self._texts else ""

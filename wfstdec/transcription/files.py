@@ -8,6 +8,8 @@ them, with `audio_filepath` and, where they are, `id`, `offset`, `duration`, `bo
 these as in the JSON lines of a boost file. Paths in a file are relative to its folder.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import os
@@ -16,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from wfstdec.batch.decoding import BoostLists, Summary, fields_of, named, progress_bar
 from wfstdec.boost.lists import Numbers
@@ -31,6 +33,9 @@ from wfstdec.lattice.file import GrowingFile, LatticeWriter
 from wfstdec.text.files import read_lines, reading
 from wfstdec.transcription.encoding import Recording
 from wfstdec.transcription.transcriber import Transcriber
+
+if TYPE_CHECKING:
+    from wfstdec.readable import Formatter
 
 _log = logging.getLogger("wfstdec.transcription")
 
@@ -152,6 +157,7 @@ def transcribe_files(
     format: str | None = None,
     nbest: int = 1,
     subtitles: SubtitleOptions | None = None,
+    formatter: Formatter | None = None,
     keep: LatticeWriter | None = None,
     strict: bool = False,
     restart: Restart | None = None,
@@ -170,6 +176,7 @@ def transcribe_files(
         format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
         nbest: How many hypotheses the decoder's options ask for.
         subtitles: How words are cut into subtitles.
+        formatter: Makes texts and subtitles readable; lines of JSON have both.
         keep: Keeps lattices, under the names of pieces; the transcriber has to give it
             what it reads, see `Transcriber`.
         strict: The first recording with a fault ends the run.
@@ -182,13 +189,15 @@ def transcribe_files(
             in all.
     """
     format = format_named(format, output)
-    write = result_writer(format, nbest=nbest, subtitles=subtitles)
+    how: Any = {"subtitles": subtitles, "formatter": formatter}
+    write = result_writer(format, nbest=nbest, **how)
     summary = TranscriptionSummary(transcriber.decoder.input_frame_shift_s)
     settings: dict[str, Any] = {"decoder": type(transcriber.decoder).__name__}
     options = transcriber.decoder.options, transcriber.cuts, transcriber.audio
     for one in (*options, subtitles):
         settings |= fields_of(one)
     settings |= {"format": format, "nbest": nbest}
+    settings["readable"] = formatter is not None
     began = time.monotonic()
     lattices = None if keep is None else _PieceLattices(keep)
     transcriber.keep = lattices

@@ -1,0 +1,9 @@
+from wfstdec.readable.formatter import DisplayWord as DisplayWord
+from wfstdec.readable.formatter import FormatStream as FormatStream
+from wfstdec.readable.formatter import Formatter as Formatter
+from wfstdec.readable.formatter import Shown as Shown
+from wfstdec.readable.itn import ItnGrammar as ItnGrammar
+from wfstdec.readable.itn import Segment as Segment
+from wfstdec.readable.itn import load_itn as load_itn
+from wfstdec.readable.punctuation import PunctuationModel as PunctuationModel
+from wfstdec.readable.punctuation import load_punctuation as load_punctuation

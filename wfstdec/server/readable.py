@@ -1,0 +1,95 @@
+"""Readable text for clients: numbers, punctuation and capitals, as each asks for them.
+
+readable = Readable(load_itn(), load_punctuation(), smart=False)
+formatter = readable.formatter(numbers=True, punctuation=None)   # None: the default
+shown = ShownWords(formatter)                                    # of a stream
+event = shown.of(event)              # with display words in place of words
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from wfstdec.readable import Formatter, ItnGrammar, PunctuationModel
+from wfstdec.search.hypothesis import Word
+from wfstdec.server.stream import Words
+
+
+class Readable:
+    """What a server can write, and whether clients get it that do not ask."""
+
+    def __init__(
+        self,
+        itn: ItnGrammar | None = None,
+        punctuation: PunctuationModel | None = None,
+        display: Iterable[str] = (),
+        *,
+        smart: bool = False,
+    ) -> None:
+        self._itn, self._punctuation, self._smart = itn, punctuation, smart
+        self._display = tuple(display)
+
+    def formatter(
+        self,
+        numbers: bool | None = None,
+        punctuation: bool | None = None,
+        display: Iterable[str] = (),
+    ) -> Formatter | None:
+        """The formatter of a client; None for raw words."""
+        asked = numbers, punctuation
+        numbers, punctuation = (self._smart if x is None else x for x in asked)
+        itn = self._itn if numbers else None
+        model = self._punctuation if punctuation else None
+        if itn is None and model is None:
+            return None
+        # Terms in lower case are no written forms.
+        forms = [form for form in display if form != form.casefold()]
+        return Formatter(itn, model, display=(*self._display, *forms))
+
+    def missing(self, numbers: bool | None, punctuation: bool | None) -> Iterator[str]:
+        """Warn of what a client asks for that the server does not have."""
+        if numbers and self._itn is None:
+            yield "numbers stay words: the server has no --itn grammar"
+        if punctuation and self._punctuation is None:
+            yield "no punctuation: the server has no --punctuate model"
+
+
+class ShownWords:
+    """Display words in place of a stream's words; final ones never change.
+
+    A final event has the display words that are settled: a number that may continue,
+    or a word whose mark depends on the next, comes with a later event.
+    """
+
+    def __init__(self, formatter: Formatter) -> None:
+        self._formatter, self._stream = formatter, formatter.stream()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._words: list[Word] = []  # final ones of the utterance under way
+        self._num_sent = 0  # display words that were final
+
+    def of(self, event: Words) -> Words:
+        """The event with display words."""
+        words: Any = [*self._words, *event.words]
+        if event.is_final and event.ends_utterance:
+            if event.hypotheses:  # these have confidences for all words
+                words = event.hypotheses[0].words
+            shown: Any = self._stream.end(words).words
+            sent = self._num_sent
+            best, others = event.hypotheses[:1], event.hypotheses[1:]
+            hypotheses = [replace(one, words=shown) for one in best]
+            for one in others:
+                other: Any = self._formatter(one).words
+                hypotheses.append(replace(one, words=other))
+            self._begin()
+            return replace(event, words=shown[sent:], hypotheses=tuple(hypotheses))
+        found = self._stream.feed(words, len(words if event.is_final else self._words))
+        begin, end = self._num_sent, len(found.words)
+        if event.is_final:
+            self._words, self._num_sent = words, found.num_settled
+            end = found.num_settled
+        words = found.words[begin:end]
+        return replace(event, words=words)
