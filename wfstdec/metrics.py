@@ -112,6 +112,7 @@ class Score:
     utterances: tuple[UtteranceScore, ...]  # In the order of the references
     missing: tuple[str, ...]  # Without a hypothesis; their words count as deletions
     extra: tuple[str, ...]  # Without a reference; they count for nothing
+    name: str = "WER"  # Of the rate
 
     @property
     def errors(self) -> WordErrors:
@@ -140,7 +141,7 @@ class Score:
         """`%WER 14.71 [ 2432 / 16533, 201 ins, 310 del, 1921 sub ]`."""
         e = self.errors
         return (
-            f"%WER {self.wer:.2f} [ {e.total} / {e.reference_words}, "
+            f"%{self.name} {self.wer:.2f} [ {e.total} / {e.reference_words}, "
             f"{e.insertions} ins, {e.deletions} del, {e.substitutions} sub ]"
         )
 
@@ -169,9 +170,11 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[tuple[str
 
 
 def score_texts(
-    references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Sequence[str]]
+    references: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[str]],
+    name: str = "WER",
 ) -> Score:
-    """Score all hypotheses against their references."""
+    """Score all hypotheses against their references; `name` is that of the rate."""
     if not any(references.values()):
         raise FormatError("the references have no words, expected at least one")
     scores = []
@@ -180,7 +183,7 @@ def score_texts(
         scores.append(UtteranceScore(utterance, count_errors(*sides), *sides))
     missing = tuple(u for u in references if u not in hypotheses)
     extra = tuple(u for u in hypotheses if u not in references)
-    return Score(tuple(scores), missing, extra)
+    return Score(tuple(scores), missing, extra, name)
 
 
 def wer_interval(errors: np.ndarray, words: np.ndarray) -> Interval | None:

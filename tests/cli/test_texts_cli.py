@@ -12,6 +12,7 @@ import pytest
 from cli_files import wfstdec
 from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
+from wfstdec.cli.main import main
 from wfstdec.compare import load_comparison
 from wfstdec.io import read_text, write_text
 from wfstdec.lattice import save_lattices
@@ -77,6 +78,16 @@ def test_score_of_other_ids_is_an_error_that_says_what_they_have(files, capsys):
     out, err = capsys.readouterr()
     assert "24 utterances, 12 without a hypothesis" in out and "utt0-x utt2-x" in out
     assert "those of --ref have '-x' at the end, but for which 12 of 12 pair" in err
+
+
+def test_a_correct_text_without_spaces_has_no_character_errors(tmp_path, capsys):
+    (tmp_path / "ref.txt").write_text("a 今天天气很好\nb 你好\n", "utf-8")
+    (tmp_path / "hyp.txt").write_text("a 今 天 天 气 很 好\nb 你\n", "utf-8")
+    both = ["--ref", str(tmp_path / "ref.txt"), "--hyp", str(tmp_path / "hyp.txt")]
+    assert main(["score", *both, "--characters"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("%CER 12.50 [ 1 / 8, 0 ins, 1 del, 0 sub ]\n%SER 50.00")
+    assert "95 % interval of the CER" in out
 
 
 def test_score_has_an_interval_of_the_wer(files, capsys):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wfstdec.text.normalize import AS_IT_STANDS, IGNORE_CASE, NORMALIZE
+from wfstdec.text.normalize import AS_IT_STANDS, IGNORE_CASE, NORMALIZE, Normalizer
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,13 @@ def test_case_alone_leaves_the_number_of_words():
     assert AS_IT_STANDS.stronger == (IGNORE_CASE, NORMALIZE)
     assert IGNORE_CASE.stronger == (NORMALIZE,) and NORMALIZE.stronger == ()
     assert IGNORE_CASE.texts({"u": words[:1]}) == {"u": ("well-known,",)}
+
+
+def test_characters_do_not_depend_on_spaces_or_on_how_unicode_composes_them():
+    by = Normalizer(characters=True)
+    assert by.words(["今天", "好"]) == by.words(["今", "天好"]) == ("今", "天", "好")
+    assert by.words(["e\u0301t\u00e9"]) == ("\u00e9", "t", "\u00e9")
+    assert by.words(["<unk>", "Ab"]) == ("<unk>", "A", "b")
+    loose = Normalizer(normalize=True, characters=True)
+    assert loose.words(["Well-known,"]) == tuple("wellknown")
+    assert all(one.characters for one in by.stronger)

@@ -59,7 +59,8 @@ from wfstdec.transcription.files import find_recordings
 _NAMED_AT_MOST = 20
 _SIDES = ("--ref", "--hyp")
 _SPEECH = (
-    "--logprobs --audio --utterances --frame-shift --ignore-case --normalize --language"
+    "--logprobs --audio --utterances --frame-shift --ignore-case --normalize "
+    "--characters --language"
 )
 _OF_AUDIO = {
     "--logprobs": {"default": None},
@@ -87,8 +88,8 @@ _log = logging.getLogger("wfstdec.score")
 
 
 @command(
-    "--ignore-case --normalize --worst --nbest-lists --lattices --confidences "
-    "--reliability",
+    "--ignore-case --normalize --characters --worst --nbest-lists --lattices "
+    "--confidences --reliability",
     required="--ref --hyp",
     changes={"--lattices": GIVEN_LATTICES},
 )
@@ -102,7 +103,7 @@ def score(args: Args) -> None:
     are: normalised cross-entropy, area under the ROC curve.
 
     Words are compared as they are written, or by the rules of --ignore-case or
-    --normalize, in all of the files.
+    --normalize, in all of the files. With --characters, characters are compared.
     """
     need(args, "--reliability", "--confidences")
     if args.reliability:
@@ -119,7 +120,8 @@ def score(args: Args) -> None:
     decoded = chain.from_iterable(hypotheses[name] for name in both)
     check_words(expected, decoded, normalizer, _SIDES)
     references = normalizer.texts(references)
-    scored = score_texts(references, normalizer.texts(hypotheses))
+    name = "CER" if args.characters else "WER"
+    scored = score_texts(references, normalizer.texts(hypotheses), name)
     print(report(scored))
     for kind, path, read, fewest in (
         ("lists", args.nbest_lists, read_lists, fewest_errors),
@@ -128,7 +130,7 @@ def score(args: Args) -> None:
         if path:
             least, words = oracle(references, read(path), fewest, normalizer)
             share = f"{100 * least / words:.2f} [ {least} / {words} ]"
-            print(f"%WER {share} of the best in {kind}")
+            print(f"%{name} {share} of the best in {kind}")
     if args.confidences:
         sure = read_confidences(args.confidences)
         measured = library.score_confidences(references, sure, normalizer)
@@ -137,7 +139,8 @@ def score(args: Args) -> None:
             library.plot_reliability({str(measured): measured.bins}, args.reliability)
     for utterance in scored.worst(args.worst):
         errors, rows = utterance.errors, in_columns(utterance.alignment())
-        count = f"{errors.total} errors / {errors.reference_words} words"
+        kind = "characters" if args.characters else "words"
+        count = f"{errors.total} errors / {errors.reference_words} {kind}"
         print(f"{utterance.utterance}: {count}\n  ref {rows[0]}\n  hyp {rows[1]}")
 
 
@@ -147,7 +150,7 @@ def report(score: Score) -> str:
     count = f"{len(score.utterances)} utterances"
     if score.interval is not None:
         bootstrap = f"{score.interval} (bootstrap over {count})"
-        lines.append(f"95 % interval of the WER: {bootstrap}")
+        lines.append(f"95 % interval of the {score.name}: {bootstrap}")
     lines.append(f"Scored {count}, {len(score.missing)} without a hypothesis")
     if score.missing:
         lines.append(f"counted as deletions: {_names(score.missing)}")

@@ -398,6 +398,8 @@ _TABLE: dict[str, Any] = {
     "--ref FILE": "references: 'utterance words...' lines",
     "--hyp FILE": "hypotheses: 'utterance words...' lines",
     "--ignore-case": "comparison of words without their case",
+    "--characters": "character error rates in place of those of words; spaces do not "
+    "count",
     "--normalize": "comparison of words without case, punctuation (except ' inside "
     "words, and . , : inside numbers), hyphens (taken as spaces) and Unicode form "
     "(NFKC)",

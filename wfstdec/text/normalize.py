@@ -15,6 +15,9 @@ normalize is, word by word:
 5. all other punctuation and symbols become spaces, hyphens and dashes too: one word may
    become several, or none
 
+With `characters`, words are cut into characters (NFC) after that, and spaces do not
+count: for languages that write none, and for character error rates.
+
 Words that are marks, such as `<unk>` or `[noise]`, stay as they are. Numbers are not
 spelled out and no language has rules of its own.
 
@@ -33,7 +36,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wfstdec.errors import FormatError, InputError
 from wfstdec.text.display import named
@@ -52,27 +55,33 @@ class Normalizer:
         ignore_case: Words that differ in case are the same.
         normalize: Words that differ in punctuation, or in how Unicode writes them, are
             the same too; case is ignored.
+        characters: Characters are compared, in place of words.
     """
 
     ignore_case: bool = False
     normalize: bool = False
+    characters: bool = False
 
     @property
     def flag(self) -> str:
         """The flag of the command line; empty for none."""
-        if self.normalize:
-            return "--normalize"
-        return "--ignore-case" if self.ignore_case else ""
+        flags = {"--normalize": self.normalize, "--ignore-case": self.ignore_case}
+        flags["--characters"] = self.characters
+        return next((flag for flag, is_given in flags.items() if is_given), "")
 
     @property
     def stronger(self) -> tuple[Normalizer, ...]:
         """Rules that go further than these, the mildest first."""
         if self.normalize:
             return ()
-        return (NORMALIZE,) if self.ignore_case else (IGNORE_CASE, NORMALIZE)
+        stronger = (NORMALIZE,) if self.ignore_case else (IGNORE_CASE, NORMALIZE)
+        return tuple(replace(one, characters=self.characters) for one in stronger)
 
     def word(self, word: str) -> tuple[str, ...]:
-        """Normalise a word: one word, or with `normalize` any number."""
+        """Normalise a word: one, or any number with `normalize` or `characters`."""
+        if self.characters and not is_mark(word):
+            found = replace(self, characters=False).word(word)
+            return tuple(unicodedata.normalize("NFC", "".join(found)))
         if self.normalize:
             return _normalized(word)
         return (word.casefold(),) if self.ignore_case else (word,)
