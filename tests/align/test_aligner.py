@@ -166,9 +166,10 @@ def test_words_that_the_lexicon_lacks():
 
     given = {"tokens": LETTERS, "separator": "|"}
     lexicon = Lexicon(("ab",), ((2, 2, 1),), np.zeros(1, np.float32))
-    plain = ForcedAligner(lexicon=lexicon, **given)
+    plain = ForcedAligner(lexicon=lexicon, unknown="error", **given)
     with pytest.raises(LexiconError, match=r"1 words .*: 'xyz' \(word 2\); expected"):
         plain.align(frames("-ab-"), "ab xyz")
+    given["unknown"] = "error"
     spelt = ForcedAligner(lexicon=lexicon, g2p="spelling", **given)
     assert spelt.align(frames("-b-ba|cab"), "ab cab").fits
     with pytest.raises(LexiconError, match="1 words .*: 'xyz'"):
@@ -186,6 +187,50 @@ def test_words_that_the_lexicon_lacks():
             asked.align(frames("-ab-"), word)
 
 
+@pytest.mark.parametrize("emitted", ["-ab-|-cc-|b-b", "ab|c|bb", "ab|ccccccc|-b-b"])
+def test_a_word_that_cannot_be_spelled_is_any_speech(emitted, caplog):
+    """As if the model had a token for it, a little less probable than the best one."""
+    x = frames(emitted)
+    alignment = ForcedAligner(LETTERS, separator="|").align(x, "ab 2014 bb")
+    best = x.max(axis=1, keepdims=True) - np.float32(0.3)
+    with_star = token_table([*LETTERS.names, "*"])
+    words = ("ab", "2014", "bb")
+    lexicon = Lexicon(words, ((1, 2), (5,), (2, 2)), np.zeros(3, np.float32))
+    other = ForcedAligner(with_star, lexicon, separator="|").align(
+        np.concatenate([x, best], axis=1), "ab 2014 bb"
+    )
+    assert alignment.total_cost == other.total_cost
+    assert [w[:5] for w in alignment.words] == [w[:5] for w in other.words]
+    assert alignment.words[1].confidence is None and "'2014'" in caplog.text
+    [misfit] = [one for one in alignment.misfits if one.kind == "unknown"]
+    assert (misfit.text, misfit.first_word) == ("2014", 1) and not alignment.fits
+    assert misfit[6:8] == alignment.words[1][3:5]
+    assert ForcedAligner(LETTERS, separator="|").align(
+        x, "ab <star> bb"
+    ).words == tuple(
+        one._replace(text="<star>") if one.text == "2014" else one
+        for one in alignment.words
+    )
+
+
+def test_real_speech_with_unknown_words_keeps_the_times_of_the_others():
+    """Every fifth word is a number that nobody can spell."""
+    texts = read_text(RECIPE / "refs.txt")
+    given = {"lexicon": RECIPE / "lexicon.txt.gz", "separator": "<wb>"}
+    aligner = ForcedAligner(RECIPE / "tokens.txt", **given)
+    moved = []
+    with np.load(RECIPE / "logprobs.npz") as file:
+        for name in file.files[:12]:
+            text = texts[name]
+            changed = [w if i % 5 != 2 else f"{i}%" for i, w in enumerate(text)]
+            expected = aligner.align(file[name], text).words
+            found = aligner.align(file[name], changed).words
+            assert [one.text for one in found] == changed
+            pairs = zip(expected, found, strict=True)
+            moved += [abs(a.start_frame - b.start_frame) for a, b in pairs]
+    assert np.mean(np.array(moved) <= 2) > 0.95
+
+
 def test_errors():
     aligner = ForcedAligner(LETTERS)
     with pytest.raises(ShapeError, match=r"3 axes, expected \[T, V\]"):
@@ -196,6 +241,10 @@ def test_errors():
     x[CHUNK + 3, 2] = np.nan
     with pytest.raises(LogprobError, match=f"nan in frame {CHUNK + 3}"):
         aligner.align(x, "a")
+    with pytest.raises(LexiconError, match="2 words"):  # no word can be spelled
+        aligner.align(np.zeros((2, 5)), "2014 x")
+    with pytest.raises(OptionError, match="unknown='star'"):
+        ForcedAligner(LETTERS, unknown="star")
     with pytest.raises(OptionError, match="frame_shift_s=0"):
         ForcedAligner(LETTERS, frame_shift_s=0)
     with pytest.raises(OptionError, match="topology 'other'"):

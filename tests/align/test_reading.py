@@ -6,6 +6,7 @@ import numpy as np
 
 from wfstdec import AlignOptions
 from wfstdec.align.reading import Nearness, _Places
+from wfstdec.align.search import Transcript
 
 
 def misfits(below):
@@ -23,7 +24,7 @@ def misfits(below):
     text = tuple("abcdefgh"[: len(below)])
     return [
         (one.kind, one.text, one.first_word, one.end_word, one.start_s, one.end_s)
-        for one in _Places(found, near, text, AlignOptions()).by_words()
+        for one in _Places(found, near, Transcript(text, ()), AlignOptions()).by_words()
     ]
 
 

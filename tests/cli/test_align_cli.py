@@ -93,9 +93,12 @@ def test_decode_writes_the_same_formats(files, capsys):
 
 def test_words_by_spelling_and_costs_of_what_does_not_fit(files, capsys):
     (files / "ref.txt").write_text("utt2 ab bq c\n")
-    assert align(files, "--output", "x.ctm") == 1
+    assert align(files, "--output", "x.ctm", "--unknown", "error") == 1
     message = "utterance 'utt2': the text has 1 words that the lexicon does not have"
     assert message in capsys.readouterr().err
+    assert align(files, "--output", "y.ctm") == 0
+    assert "any speech: 'bq'" in capsys.readouterr().err
+    assert [line.split()[4] for line in (files / "y.ctm").open()] == ["ab", "bq", "c"]
     (files / "ref.txt").write_text("utt2 ab bc c\n")
     more = ["--output", "x.jsonl", "--g2p", "spelling", "--skip-cost", "3", "--exact"]
     assert align(files, *more, "--insert-cost", "3") == 0

@@ -11,12 +11,13 @@ search is that of `WfstDecoder`.
 
 import contextlib
 import copy
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -62,6 +63,8 @@ from wfstdec.text.tokens import TokenTable
 
 Path = str | os.PathLike[str]
 
+_log = logging.getLogger("wfstdec.align")
+
 
 class ForcedAligner:
     """Finds when the words and tokens of a known text were said.
@@ -82,6 +85,9 @@ class ForcedAligner:
             are errors, unless all words of the lexicon are spelt.
         sentencepiece_model: Without a lexicon, what cuts words into pieces; `None`
             takes as few pieces as there can be.
+        unknown: What a word is that nobody can say, a number or a word of another
+            script: `"wildcard"`, any speech of a frame or more, reported as a misfit;
+            or `"error"`. `<star>` in a text is such a word, too.
         normalizer: Words that are not in the lexicon as they are written are looked up
             as it compares them; with `normalize` a word may become several, or none.
         topology: Of CTC, as `build_graph` takes it.
@@ -105,6 +111,7 @@ class ForcedAligner:
         silence_prob: float = 0.5,
         g2p: G2pLike | None = None,
         sentencepiece_model: Path | None = None,
+        unknown: Literal["wildcard", "error"] = "wildcard",
         normalizer: Normalizer = AS_IT_STANDS,
         topology: str = "normal",
         blank: int | str | None = None,
@@ -114,6 +121,9 @@ class ForcedAligner:
     ) -> None:
         check_topology(topology)
         check_frame_shift(frame_shift_s)
+        if unknown not in ("wildcard", "error"):
+            text = f"unknown={unknown!r}, expected 'wildcard' or 'error'"
+            raise OptionError(text)
         self.tokens = load_tokens(tokens, blank)
         self.options = options or AlignOptions()
         self.topology, self.frame_shift_s = topology, frame_shift_s
@@ -134,6 +144,7 @@ class ForcedAligner:
             *(self.tokens, lexicon, self._fillers.tokens),
             g2p=g2p,
             sentencepiece_model=sentencepiece_model,
+            allows_wildcards=unknown == "wildcard",
             normalizer=normalizer,
         )
 
@@ -170,7 +181,8 @@ class ForcedAligner:
             text: Its words, with white space between them, or in a sequence.
 
         Raises:
-            LexiconError: Words that nobody can say: see `g2p`.
+            LexiconError: Words that nobody can say, none of the text or with
+                `unknown="error"` any.
             ShapeError: Axes or V are wrong.
             LogprobError: NaN or +inf.
         """
@@ -182,12 +194,12 @@ class ForcedAligner:
             transcript = self._transcriber.transcript(text)
             options, tokens = self.options, self.tokens
             star, star_cost = None, None
-            if options.insert_cost is not None:
+            if options.insert_cost is not None or transcript.wildcards:
                 star, star_cost = len(tokens), options.insert_frame_cost
                 tokens = TokenTable((*tokens.names, STAR), tokens.blank)
             read = LogProbs(logprobs, self.num_tokens, star_cost)
             given = tokens, self._fillers, self.topology, options
-            graph = text_graph(transcript, *given)
+            graph = text_graph(transcript, *given, star)
             found = search(graph, read, options, self.frame_shift_s, self._backend)
             near = Nearness.of(read, found.hypothesis, tokens.blank)
             return read_alignment(found, near, transcript, star, options)
@@ -204,9 +216,12 @@ class Transcriber:
         *,
         g2p: G2pLike | None = None,
         sentencepiece_model: Path | None = None,
+        allows_wildcards: bool = False,
         normalizer: Normalizer = AS_IT_STANDS,
     ) -> None:
-        self._normalizer = normalizer
+        self._normalizer, self._allows_wildcards = normalizer, allows_wildcards
+        # One token, behind all others, that is any speech.
+        self._wildcard: WeightedPronunciations = (((len(tokens),), 0.0),)
         self._known: dict[str, WeightedPronunciations] = {}
         if sentencepiece_model is not None and (lexicon or g2p) is not None:
             raise OptionError(
@@ -241,10 +256,17 @@ class Transcriber:
         words = tuple(text.split()) if isinstance(text, str) else tuple(text)
         if self._normalizer.flag:
             words = tuple(one for word in words for one in self._looked_up(word))
+        wild = {STAR} - self._known.keys() if self._allows_wildcards else set()
         missing = list(dict.fromkeys(w for w in words if w not in self._known))
+        missing = [word for word in missing if word not in wild]
         if missing:
             self._known |= self._prons_of(missing)
             missing = [word for word in missing if word not in self._known]
+        if missing and self._allows_wildcards and not {*words} <= {*missing} | wild:
+            found = examples(show(word) for word in missing)
+            hint = self._case_hint(missing)
+            _log.warning("unknown words are any speech: %s%s", found, hint)
+            wild, missing = wild | {*missing}, []
         if missing:
             named = (f"{show(w)} (word {words.index(w) + 1})" for w in missing[:6])
             raise LexiconError(
@@ -252,7 +274,9 @@ class Transcriber:
                 f"{examples(named)}; expected its words as they stand there, or g2p "
                 f"for others{self._lacking}{self._case_hint(missing)}"
             )
-        return Transcript(words, tuple(self._known[word] for word in words))
+        entries = (self._wildcard if w in wild else self._known[w] for w in words)
+        places = frozenset(i for i, word in enumerate(words) if word in wild)
+        return Transcript(words, tuple(entries), places)
 
     def check(self, words: Iterable[str]) -> None:
         """Check that words of texts are written as those of the lexicon."""
@@ -304,7 +328,16 @@ class Transcriber:
         self, words: Sequence[str]
     ) -> Iterable[tuple[str, Sequence[Pronunciation]]]:
         if self._spell is not None:
-            spelt = self._spell(words)
+            try:
+                spelt = self._spell(words)
+            except LexiconError:
+                if len(words) == 1 or not self._allows_wildcards:
+                    raise
+                one_by_one: list[Any] = []
+                for word in words:
+                    with contextlib.suppress(LexiconError):
+                        one_by_one += self._pronounced([word])
+                return one_by_one
             ways = ([tokens] for tokens in spelt.pronunciations)
             return zip(spelt.words, ways, strict=True)
         try:

@@ -56,7 +56,7 @@ class AlignOptions(CheckedOptions):
         self.check_width("misfit_nats")
 
 
-MisfitKind = Literal["weak", "speech", "left out", "put in", "not reached"]
+MisfitKind = Literal["weak", "speech", "left out", "put in", "not reached", "unknown"]
 
 
 class Misfit(NamedTuple):
@@ -65,7 +65,8 @@ class Misfit(NamedTuple):
     `"weak"`: words with a low confidence; `"speech"`: speech between words that is no
     word of the text; `"left out"`: words that the alignment leaves out; `"put in"`:
     speech that it puts in; `"not reached"`: words that the audio has no room for, one
-    that it ends in included.
+    that it ends in included; `"unknown"`: a word that cannot be spelled, for which any
+    speech was taken.
     """
 
     kind: MisfitKind
@@ -99,7 +100,8 @@ class Alignment(HasWords):
     it is not calibrated, and is no probability that the word is right.
 
     Attributes:
-        words: Those that were found, in order; `Word.confidence` as above.
+        words: Those that were found, in order; `Word.confidence` as above, None of
+            unknown words.
         positions: The place of each in the text, from 0.
         tokens: Of words, separators and silences, in order, with confidences.
         word_tokens: The first token of each word, and one behind its last.

@@ -75,6 +75,9 @@ def read_alignment(
     spoken = [word for word in path.words if word.text != STAR]
     positions = tuple(int(word.text) for word in spoken)
     words = [sure(word, text=transcript.words[int(word.text)]) for word in spoken]
+    for place, at in enumerate(positions):
+        if at in transcript.wildcards:  # any speech has the same
+            words[place] = words[place]._replace(confidence=None)
     is_cut = bool(spoken) and not path.reached_final
     if is_cut:  # the audio ends within the last word, or behind it
         start = bisect_left(path.token_frames[0], spoken[-1].start_frame)
@@ -86,7 +89,7 @@ def read_alignment(
     numbered = zip(path.tokens, path.token_ids, strict=True)
     tokens = tuple(sure(token) for token, number in numbered if number != star)
     starts = [token.start_frame for token in tokens]  # in order: words have spans of it
-    places = _Places(found, near, transcript.words, options, is_cut)
+    places = _Places(found, near, transcript, options, is_cut)
     misfits = [*places.by_words(), *places.missing()]
     misfits.sort(key=lambda misfit: (misfit.start_frame, misfit.first_word))
     return Alignment(
@@ -114,7 +117,7 @@ class _Places:
 
     found: Found
     near: Nearness
-    transcript: tuple[str, ...]
+    transcript: Transcript
     options: AlignOptions
     is_cut: bool = False  # The last word of the path is not complete
 
@@ -122,7 +125,7 @@ class _Places:
         self, kind: MisfitKind, words: tuple[int, int], frames: tuple[int, int]
     ) -> Misfit:
         shift_s = self.found.hypothesis.frame_shift_s
-        text = " ".join(self.transcript[slice(*words)])
+        text = " ".join(self.transcript.words[slice(*words)])
         start_s, end_s = (seconds(frame, shift_s) for frame in frames)
         confidence = self.near.confidence(*frames)
         return Misfit(kind, *words, text, start_s, end_s, *frames, confidence)
@@ -146,6 +149,9 @@ class _Places:
                 continue
             at, is_weak = int(word.text), self._is_weak(first, end)
             before = at + 1
+            if at in self.transcript.wildcards:
+                yield self._misfit("unknown", (at, at + 1), (first, end))
+                is_weak = False
             # Weak words next to each other are one misfit: a wrong sentence is not
             # twenty.
             if weak and not (is_weak and weak[-1][0] + 1 == at):
@@ -173,7 +179,7 @@ class _Places:
             at, frame = int(word.text) + 1, word.end_frame
         if self.is_cut:
             at, frame = at - 1, words[-1].start_frame
-        if at < len(self.transcript):
+        if at < len(self.transcript.words):
             kind: MisfitKind = "left out" if path.reached_final else "not reached"
             frames = (frame, path.num_frames)
-            yield self._misfit(kind, (at, len(self.transcript)), frames)
+            yield self._misfit(kind, (at, len(self.transcript.words)), frames)

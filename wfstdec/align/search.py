@@ -67,6 +67,7 @@ class Transcript(NamedTuple):
 
     words: tuple[str, ...]
     entries: tuple[WeightedPronunciations, ...]  # The pronunciations of each word
+    wildcards: frozenset[int] = frozenset()  # Places of words that are any speech
 
 
 def text_graph(
@@ -75,15 +76,14 @@ def text_graph(
     fillers: Fillers,
     topology: str,
     options: AlignOptions,
+    star: int | None,
 ) -> PackedGraph:
     """Compile a text; word `i` of the graph, from 1 on, is place `i` of the text."""
-    # With `insert_cost` the last token is the star.
-    star = None if options.insert_cost is None else len(tokens) - 1
     by_word = dict(zip(transcript.words, transcript.entries, strict=True))
     rows: list[tuple[str, Pronunciation, float]] = [
         (word, *entry) for word, entries in by_word.items() for entry in entries
     ]
-    if star is not None:
+    if star is not None and options.insert_cost is not None:
         rows.append((_STAR, (star,), 0.0))
     if not rows:  # L has a word, which G does not use
         unit = next(t for t in range(len(tokens)) if t != tokens.blank)

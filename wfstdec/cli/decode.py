@@ -302,7 +302,8 @@ def _formatted(line: str, formatter: wfstdec.Formatter | None) -> str:
 @command(
     "--lexicon --g2p --g2p-phones --sentencepiece-model --ignore-case --normalize "
     f"--output --format {SUBTITLES} {RUN} --separator --separator-optional --silence "
-    "--silence-prob --topology --blank --beam --exact --skip-cost --insert-cost "
+    "--silence-prob --unknown --topology --blank --beam --exact --skip-cost "
+    "--insert-cost "
     "--insert-frame-cost --frame-shift",
     required="--tokens --logprobs --ref",
     changes={
@@ -320,7 +321,8 @@ def align(args: Args) -> None:
             --logprobs x.npz --ref ref.txt --output x.ctm
 
     Without --lexicon words are spelt with the tokens. With --ignore-case or --normalize
-    words that the lexicon lacks as they are written are looked up by these rules. The
+    words that the lexicon lacks as they are written are looked up by these rules. Words
+    that cannot be spelled, such as numbers, are any speech, and misfits. The
     format follows from the name of the output: .ctm, .jsonl (tokens too, and where text
     and audio do not fit), .srt, .vtt, .TextGrid; the last three are for one utterance,
     or take a folder and --format. An utterance with a fault, such as an unknown word,
@@ -330,7 +332,7 @@ def align(args: Args) -> None:
     how, options = run_options(args), made_of(AlignOptions, args)
     aligner = wfstdec.ForcedAligner(
         **values_of(args, "tokens lexicon separator separator_optional silence"),
-        **values_of(args, "silence_prob sentencepiece_model topology blank"),
+        **values_of(args, "silence_prob unknown sentencepiece_model topology blank"),
         g2p=g2p_of(args),
         normalizer=normalizer_of(args),
         options=options,

@@ -329,6 +329,8 @@ _TABLE: dict[str, Any] = {
     # alignment
     "--exact": "search until no alignment of lower cost is possible",
     "--skip-cost NATS": "cost of a word left out (default: none may be)",
+    "--unknown wildcard|error wildcard": "words that cannot be spelled: any speech, or "
+    "an error",
     "--insert-cost NATS": "cost of speech between words (default: none may be)",
     f"--insert-frame-cost NATS {AlignOptions.insert_frame_cost}": "cost of each frame "
     "of it in addition",
