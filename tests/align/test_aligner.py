@@ -231,6 +231,22 @@ def test_real_speech_with_unknown_words_keeps_the_times_of_the_others():
     assert np.mean(np.array(moved) <= 2) > 0.95
 
 
+@pytest.mark.parametrize("separator", ["|", None])
+@pytest.mark.parametrize("text", ["ab c", "aab bba", "a", "a 7 a"])
+def test_frames_that_are_missing_are_counted(text, separator):
+    aligner = ForcedAligner(LETTERS, separator=separator)
+    found = [
+        aligner.align(np.full((frames, 5), np.log(0.2)), f"c {text}")
+        for frames in range(1, 14)
+    ]
+    missing = [one.missing_frames for one in found]
+    assert missing[0] > 0 and missing[-1] == 0
+    assert missing == [max(0, missing[0] - i) for i in range(len(found))]
+    assert [one.reached_end for one in found] == [not n for n in missing]
+    assert f"{missing[0]} frames missing" in repr(found[0])
+    assert found[0].to_dict()["missing_frames"] == missing[0]
+
+
 def test_errors():
     aligner = ForcedAligner(LETTERS)
     with pytest.raises(ShapeError, match=r"3 axes, expected \[T, V\]"):

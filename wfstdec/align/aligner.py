@@ -202,7 +202,15 @@ class ForcedAligner:
             graph = text_graph(transcript, *given, star)
             found = search(graph, read, options, self.frame_shift_s, self._backend)
             near = Nearness.of(read, found.hypothesis, tokens.blank)
-            return read_alignment(found, near, transcript, star, options)
+            fillers = self._fillers
+            is_needed = fillers.separator is not None and not fillers.separator_optional
+            # Words left out need no frames.
+            least = (
+                0
+                if options.skip_cost is not None
+                else transcript.least_frames(int(is_needed))
+            )
+            return read_alignment(found, near, transcript, star, options, least)
 
 
 class Transcriber:

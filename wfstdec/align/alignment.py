@@ -113,6 +113,7 @@ class Alignment(HasWords):
             the cheapest within the beam, or `reached_end` is False.
         reached_end: Whether the path says the text to its end.
         num_frames: Frames of the utterance.
+        missing_frames: Frames by which it is too short for the text; 0 where it is not.
         frame_shift_s: Seconds per frame.
     """
 
@@ -127,20 +128,22 @@ class Alignment(HasWords):
     exact: bool
     reached_end: bool
     num_frames: int
+    missing_frames: int
     frame_shift_s: float
 
     def to_dict(self) -> dict[str, Any]:
         """Words with times and confidences, and misfits, ready for `json.dumps`."""
         misfits = [misfit._asdict() for misfit in self.misfits]
         words = words_as_dicts(self.words)
-        names = ("total_cost", "excess", "exact", "reached_end", "num_frames")
-        others = {name: getattr(self, name) for name in names}
+        names = "total_cost excess exact reached_end num_frames missing_frames"
+        others = {name: getattr(self, name) for name in names.split()}
         return {"text": self.text, "words": words, "misfits": misfits, **others}
 
     def __repr__(self) -> str:
         """Show its text, cut where it is long, and whether it fits."""
         fits = "fits" if self.fits else f"{len(self.misfits)} misfits"
         fits += "" if self.reached_end else ", end not reached"
+        fits += f", {n} frames missing" if (n := self.missing_frames) else ""
         duration = seconds(self.num_frames, self.frame_shift_s)
         words = f"{short(self.text)}, {len(self.words)} words"
         return f"Alignment({words}, {duration:g} s, {fits})"

@@ -64,6 +64,7 @@ def read_alignment(
     transcript: Transcript,
     star: int | None,
     options: AlignOptions,
+    least_frames: int,  # that the text needs
 ) -> Alignment:
     """Words, tokens and misfits of a path."""
     path = found.hypothesis
@@ -107,6 +108,7 @@ def read_alignment(
         exact=found.exact,
         reached_end=path.reached_final,
         num_frames=path.num_frames,
+        missing_frames=max(0, least_frames - path.num_frames),
         frame_shift_s=path.frame_shift_s,
     )
 

@@ -23,6 +23,7 @@ import logging
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +69,20 @@ class Transcript(NamedTuple):
     words: tuple[str, ...]
     entries: tuple[WeightedPronunciations, ...]  # The pronunciations of each word
     wildcards: frozenset[int] = frozenset()  # Places of words that are any speech
+
+    def least_frames(self, between: int) -> int:
+        """Frames that the text needs, with so many between two words."""
+        # A frame for each token, and one for the blank between two equal ones.
+        least: dict[int | None, int] = {None: 0}  # by the last token
+        for prons in self.entries:
+            before, least = least, {}
+            for units, _ in prons:
+                own = len(units) + sum(a == b for a, b in pairwise(units))
+                for last, count in before.items():
+                    more = 0 if last is None else between or int(last == units[0])
+                    known = least.get(units[-1], count + more + own)
+                    least[units[-1]] = min(known, count + more + own)
+        return min(least.values())
 
 
 def text_graph(
