@@ -207,13 +207,28 @@ def test_a_file_that_does_not_fit(demo, tmp_path, name, change, wrong, texts):
         (lambda x: x / LN10, "row sums", "multiply them by ln 10"),
         (np.exp, "row sums", "take the log"),
         (lambda x: x + np.arange(len(x))[:, None], "row sums", "take log_softmax"),
+        (lambda x: x + np.linspace(1, 9, x.shape[1]), "row sums", "priors"),
+        (lambda x: x / np.log(2), "row sums", "multiply them by ln 2"),
     ],
-    ids=["transposed", "log10", "probabilities", "logits"],
+    ids=["transposed", "log10", "probabilities", "logits", "priors", "log2"],
 )
 def test_numbers_that_are_no_log_probs(demo, tmp_path, arrays, change, name, remedy):
     report = examine(demo, logprobs=save(tmp_path, arrays, change))
     assert report[name].status == "wrong" and remedy in report[name].text
     assert [f.name for f in report.findings if f.status == "wrong"] == [name]
+
+
+@pytest.mark.parametrize("pair", [(5, 20), (3, 30)])
+def test_columns_that_are_exchanged(demo, tmp_path, arrays, pair):
+    """Two of 43: the error rate alone stays below what a poor model has."""
+    columns = np.arange(43)
+    columns[[*pair]] = pair[::-1]
+    report = examine(demo, logprobs=save(tmp_path, arrays, lambda x: x[:, columns]))
+    names = (demo / "tokens.txt").read_text("utf-8").split("\n")
+    first, second = (names[one].split()[0] for one in pair)
+    assert report["token order"].status == "wrong"
+    either = f"{first!r} as {second!r}", f"{second!r} as {first!r}"
+    assert any(one in report["token order"].text for one in either)
 
 
 def test_frames_of_another_length(demo, tmp_path, arrays):
@@ -222,9 +237,10 @@ def test_frames_of_another_length(demo, tmp_path, arrays):
     assert report["frame shift"].status == "look"
     assert "--frame-shift 0.08 gives 2.6" in report["frame shift"].text
     assert "--frame-shift 0.08" in report.commands[2]
-    assert examine(demo, logprobs=halved, frame_shift_s=0.08)["frame shift"].status == (
-        "ok"
-    )
+    right = examine(demo, logprobs=halved, frame_shift_s=0.08)
+    assert right["frame shift"].status == "ok"
+    for wrong in (0.01, 0.04):  # with log-probs of 0.02
+        assert examine(demo, frame_shift_s=wrong)["frame shift"].status == "look"
 
 
 def test_files_that_are_not_there(demo, tmp_path):

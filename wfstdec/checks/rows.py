@@ -49,7 +49,8 @@ class RowKind(Enum):
     )
     LOGITS = (
         "numbers of both signs whose exp does not sum to one: logits",
-        "take log_softmax over the tokens",
+        "take log_softmax over the tokens; of log-probs that priors were divided out "
+        "of, add these first",
     )
     PROBABILITIES = "each row sums to one as it is: probabilities", "take the log"
     TRANSPOSED = (

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import kaldialign
 import numpy as np
 
 from wfstdec.checks.inputs import Pairs, TokenCounts, blank_doubt, called_separator
@@ -39,7 +40,7 @@ UTTERANCES = 200
 """Utterances that are examined."""
 WORDS_PER_S = 2.7
 """Words per second of read speech, its pauses included."""
-LIKELY_RATES = 1.3, 4.6
+LIKELY_RATES = 1.5, 4.6
 """Words per second that people say."""
 FRAME_SHIFTS_S = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08)
 """Frames that models have."""
@@ -55,6 +56,9 @@ FOLDED = 0.05
 """What a coverage gains without case, where case is what it lacks."""
 FINE, DOUBTFUL = 0.3, 0.6
 """Error rates of models that fit, and of those that may."""
+_SEEN, _MOVED = 8, 0.6
+"""Places that a token has in the references at least, and the share of them at which
+another token in its place is another column."""
 _WIDTH = 88
 
 
@@ -504,9 +508,12 @@ class _Examination:
             ways[word].append(spelt)
         given = {u: t for u, t in self.references.items() if ways.keys() >= set(t)}
         texts = self.output.texts([tokens.blank, *self.between])
-        counted = [
-            token_errors(given[u], path, ways) for u, path in texts if u in given
-        ]
+        pairs = [(given[u], path) for u, path in texts if u in given]
+        counted = [token_errors(words, path, ways) for words, path in pairs]
+        self._check_order(
+            ([t for word in words for t in ways[word][0]], path)
+            for words, path in pairs
+        )
         total = sum(count for _, count in counted)
         if not total:
             return
@@ -519,6 +526,26 @@ class _Examination:
         if status != "ok":
             text += "; are all files of one model and task?"
         self._add("greedy token errors", status, text)
+
+    def _check_order(self, pairs: Iterable[tuple[list[int], list[int]]]) -> None:
+        """Look for tokens that are nearly always recognised as one other token."""
+        found: dict[int, Counter[int]] = defaultdict(Counter)
+        for reference, path in pairs:
+            for token, other in kaldialign.align(reference, path, -1):
+                found[token][other] += 1
+        moved = []
+        for token, others in sorted(found.items()):
+            [(other, count), *_] = others.most_common(1)
+            total = others.total()
+            # A model that mistakes sounds mistakes them for several.
+            if token != other and min(token, other) >= 0 and total >= _SEEN:
+                if count > _MOVED * total:
+                    names = [repr(self.tokens.names[one]) for one in (token, other)]
+                    share = percent(count / total)
+                    moved.append(f"{names[0]} as {names[1]} ({share})")
+        if moved:
+            text = f"the model emits {', '.join(moved[:4])}: the tokens are in another "
+            self._add("token order", "wrong", text + "order than its columns")
 
     def _commands(self) -> list[str]:
         """Command lines: to build, to decode, and to tune or to score."""
