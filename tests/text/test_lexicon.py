@@ -1,6 +1,8 @@
 """Lexicons: files of all kinds, spellings, and what is wrong with bad ones."""
 
+import bz2
 import gzip
+import lzma
 import itertools
 import logging
 import math
@@ -69,6 +71,8 @@ FORMS = {
     "byte-order mark": ("\ufeffab a b\né ey1\n", {}, AB),
     "comments": (";;; a\nab a b\n# a b\n#\né ey1 # name, french\n", {}, AB),
     "gzip": (gzip.compress("ab a b\né ey1\n".encode()), {}, AB),
+    "bzip2": (bz2.compress("ab a b\né ey1\n".encode()), {}, AB),
+    "xz": (lzma.compress("ab a b\né ey1\n".encode()), {}, AB),
     "trailing separators": ("ab a b |\né ey1\n", {"separator": "|"}, AB),
     "separator by index": ("ab a b |\né ey1 | |\n", {"separator": 4}, AB),
     "not a separator": ("ab a b |\na| | a\n", {}, [("ab", "a b |"), ("a|", "| a")]),

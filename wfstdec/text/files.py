@@ -1,24 +1,26 @@
-"""Files read whole, plain or gzip, and written whole or not at all.
+"""Files read whole, plain or packed (gzip, bzip2, xz, zstd), and written whole.
 
 lines = read_lines("lexicon.txt.gz")              # UTF-8; errors name the line
-with atomic_write("graph.npz") as file: ...       # an error leaves the old file
+with atomic_write("graph.npz") as file: ...       # whole, or not at all
 """
 
 import contextlib
+import bz2
 import gzip
 import hashlib
+import importlib
+import lzma
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from wfstdec.errors import FormatError, InputError, WfstdecError
 
 PathLike = str | os.PathLike[str]
-GZIP_MAGIC = b"\x1f\x8b"
 _DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20
 
 
@@ -45,18 +47,37 @@ def reading(
 
 
 def read_bytes(path: PathLike) -> bytes:
-    """All bytes of a file, unpacked when they begin as gzip does."""
+    """All bytes of a file, unpacked where they begin as packed ones do."""
     with reading(path):
         return unpack(Path(path).read_bytes(), str(path))
 
 
 def unpack(data: bytes, place: str) -> bytes:
-    """`data`, unpacked when it begins as gzip does; `place` is named in errors."""
-    if not data.startswith(GZIP_MAGIC):
-        return data
-    size = f"a whole one of more than {len(data)} bytes"
-    with reading(place, "gzip file", size):
-        return gzip.decompress(data)
+    """`data`, unpacked where it begins as packed data does; errors name `place`."""
+    for begin, (kind, unpacked) in _PACKED.items():
+        if data.startswith(begin):
+            size = f"a whole one of more than {len(data)} bytes"
+            with reading(place, f"{kind} file", size):
+                return unpacked(data)
+    return data
+
+
+def _unpack_zstd(data: bytes) -> bytes:
+    try:
+        zstandard = importlib.import_module("zstandard")
+    except ImportError:
+        text = "packed by zstd, which needs a package: pip install zstandard"
+        raise FormatError(text) from None
+    return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+
+
+_PACKED: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {
+    b"\x1f\x8b": ("gzip", gzip.decompress),
+    b"BZh": ("bzip2", bz2.decompress),
+    b"\xfd7zXZ\0": ("xz", lzma.decompress),
+    b"\x28\xb5\x2f\xfd": ("zstd", _unpack_zstd),
+}
+"""Kinds of packed data by how they begin."""
 
 
 def read_lines(path: PathLike) -> list[str]:
