@@ -2,9 +2,9 @@
 
 import bz2
 import gzip
-import lzma
 import itertools
 import logging
+import lzma
 import math
 import sys
 

@@ -4,8 +4,8 @@ lines = read_lines("lexicon.txt.gz")              # UTF-8; errors name the line
 with atomic_write("graph.npz") as file: ...       # whole, or not at all
 """
 
-import contextlib
 import bz2
+import contextlib
 import gzip
 import hashlib
 import importlib
