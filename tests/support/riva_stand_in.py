@@ -102,13 +102,6 @@ class Decoder:
             found.append([best])
         return found
 
-    def decode_mbr(self, padded, lengths):
-        found = self.decode_nbest(padded, lengths)
-        return [
-            [(self.graph.words[i], 0.0, 0.1, 1.0) for i in best.words if i]
-            for (best,) in found
-        ]
-
 
 def module():
     """Module that the adapter imports; a test may change it."""

@@ -157,48 +157,6 @@ class Run:
         return f"{json.dumps(self.machine)}\n{load}{os.getloadavg()[0]:.2f} after"
 
 
-class Resumed(Run):
-    """A run of points, one after the other, that `--resume` goes on with.
-
-    Args:
-        tool: What was started.
-        args: Its flags, `resume` and `minutes` among them.
-        names: What names a point, of its row.
-        timed: What rows of points have that need not be measured again.
-
-    Attributes:
-        rows: Of all points so far.
-        left_out: Points that came too late.
-    """
-
-    def __init__(
-        self, tool: str, args: argparse.Namespace, names: Sequence[str], timed: str
-    ) -> None:
-        super().__init__(tool, args)
-        self.rows: list[Row] = []
-        self.left_out, self._begin, self._names = 0, time.monotonic(), names
-        if args.resume and args.output.exists():
-            self.rows = json.loads(args.output.read_text("utf-8"))["rows"]
-        self._done = {self._key(row) for row in self.rows if timed in row}
-
-    def _key(self, row: Row) -> tuple[Any, ...]:
-        return tuple(row.get(name) for name in self._names)
-
-    def skip(self, row: Row) -> bool:
-        """Tell whether a point is there already, or comes too late."""
-        if self._key(row) in self._done:
-            return True
-        late = time.monotonic() - self._begin > 60 * self.args.minutes
-        self.left_out += late
-        return late
-
-    def keep(self, row: Row) -> None:
-        """Keep the row of a point, and write all."""
-        others = [one for one in self.rows if self._key(one) != self._key(row)]
-        self.rows = [*others, row]
-        self.write(self.rows)
-
-
 def _told(value: Any) -> Any:
     """A flag's value without folders; None for a path."""
     if isinstance(value, list | tuple):

@@ -143,28 +143,6 @@ def flatten(logprobs: np.ndarray, scale: float = FLATTEN) -> np.ndarray:
     return flat - np.logaddexp.reduce(flat, axis=1, keepdims=True)
 
 
-def lengthen(speech: SpeechSet, seconds: float, count: int) -> SpeechSet:
-    """Long recordings: utterances one after the other, up to `count` of them.
-
-    Each has at least so many seconds; what is left over at the end is dropped.
-    """
-    logprobs: dict[str, np.ndarray] = {}
-    references: dict[str, tuple[str, ...]] = {}
-    parts: list[str] = []
-    for name in speech.logprobs:
-        parts.append(name)
-        frames = sum(len(speech.logprobs[part]) for part in parts)
-        if frames * speech.frame_shift_s < seconds or len(logprobs) == count:
-            continue
-        logprobs[parts[0]] = np.concatenate([speech.logprobs[part] for part in parts])
-        said = [word for part in parts for word in speech.references[part]]
-        references[parts[0]], parts = tuple(said), []
-    if not logprobs:
-        raise FormatError(f"set {speech.name!r} has no {seconds:g} s, expected more")
-    name = f"{speech.name}, {seconds:g} s long"
-    return replace(speech, name=name, logprobs=logprobs, references=references)
-
-
 def read_cmudict(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Words and their phones as tokens; a word comes again with each alternate."""
     for line in read_lines(path):

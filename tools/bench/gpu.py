@@ -1,8 +1,6 @@
 """Our decoders on a GPU beside riva-asrlib-decoder and our CPU backends.
 
     python -m tools.bench.gpu --output run.json                       # the headline
-    python -m tools.bench.gpu --profile full --output run.json --minutes 9 --resume
-    python -m tools.bench.gpu --long 60 600 --batches 1 8 --output long.json
     python -m tools.bench.gpu --profile trie --output trie.json
 
 Graphs are built where they are not in the cache. At every point our hypotheses are
@@ -13,8 +11,7 @@ log-probs on the device, words with times on the host (Riva's n-best list is not
 of phases come from a build of its own, in which a thread of each block reads the clock
 between them. Riva's decoder is compared where it is installed: word error rates, and
 what its paths cost beside ours. NeMo's is compared by `tools.gpu.tokens`. The file is
-written after every point, so that a run that is cut off, or that `--minutes` ends (exit
-status 4), goes on with `--resume`.
+written after every point.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import Bench, Setting
 from tools.bench.gpu_trie import TrieBench, TrieSetting
 from tools.bench.report import Row
-from tools.gpu import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
+from tools.gpu import OK_STATUS, WRONG_STATUS
 from tools.peers.riva import PACKAGE, RivaPeer
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import BackendError
@@ -43,15 +40,8 @@ TRIE = [(16, 8.0), (32, 8.0), (128, 12.0)]
 PROFILES: dict[str, Row] = {
     "headline": {},
     "trie": {"settings": [], "trie": TRIE, "batches": [128, 1, 32, 512]},
-    "full": {
-        "settings": list(product((7000, 1000, 3000, 10000), (13.0, 8.0, 10.0, 17.0))),
-        "lms": ["lm_books.3g_pruned", "lm_books.3g"],
-        "lattice_beams": [1.0, 8.0],
-    },
     "small": command.profiles(settings=HEADLINE[:1], batches=[1, 8])["small"],
 }
-KEYS = ("decoder", *report.OF, "boosted", *report.POINT)
-"""What names a point, among `--resume`'s rows."""
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -67,10 +57,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--batches", nargs="+", type=int, default=[128, 1, 8, 32, 400])
     add("--dtypes", nargs="+", default=["float32", "float16"], help="ours")
     add("--threads", nargs="+", type=int, default=[512, 128], help="of a block, ours")
-    add("--lattice-beams", nargs="+", type=float, default=[1.0], help="Riva's")
-    add("--long", nargs="+", type=float, default=[], help="seconds of recordings")
-    add("--minutes", type=float, default=float("inf"), help="stop after so many")
-    add("--resume", action="store_true", help="go on with the output's points")
     add("--only", choices=("ours", "riva"), help="one, in this process")
     args = command.parse(parser, argv, PROFILES)
     if args.output is None or min(args.batches) < 1:
@@ -84,17 +70,13 @@ def _setting(text: str) -> tuple[int, float]:
 
 
 def cases(args: argparse.Namespace) -> Iterator[Case]:
-    """Every set, whole and as long recordings, with every language model."""
+    """Every set with every language model."""
     inputs, most = Inputs.of(args), max(args.batches)
     names = args.lms or data.default_lms(inputs.data)[:1]
     for set_name, lm in product(args.sets, names):
         case = make_case(load_set(set_name, inputs), lm, inputs)
-        whole = case.speech
-        if args.long:
-            sets = [data.lengthen(whole, seconds, most) for seconds in args.long]
-        else:
-            sets = [whole.take(evenly_spaced(list(whole.logprobs), most))]
-        yield from (replace(case, speech=speech) for speech in sets)
+        chosen = evenly_spaced(list(case.speech.logprobs), most)
+        yield replace(case, speech=case.speech.take(chosen))
 
 
 class Points:
@@ -102,13 +84,12 @@ class Points:
 
     def __init__(self, args: argparse.Namespace, gpu: Gpu) -> None:
         self._args, self._gpu = args, gpu
-        self.run = command.Resumed("tools.bench.gpu", args, KEYS, "event_s")
+        self.run, self.rows = command.Run("tools.bench.gpu", args), list[Row]()
         self.run.machine |= gpu.describe() | {PACKAGE: None}
 
     def measure(self) -> None:
         """Ours at all points first; the peers' after, for what they may break."""
-        self.run.write(self.run.rows)
-        args, made = self._args, (self._args, self._gpu, self.run.skip)
+        args, made = self._args, (self._args, self._gpu)
         only = args.only
         every = list(cases(args))
         tries = [TrieSetting(*point) for point in args.trie]
@@ -154,22 +135,21 @@ class Points:
         """Keep rows as they come."""
         for row in rows:
             print(report.line(row), flush=True)
-            self.run.keep(row)
+            self.rows.append(row)
+            self.run.write(self.rows)
 
 
 def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
     points = Points(parse_arguments(argv), gpu or Gpu())
     points.measure()
-    rows, left_out = points.run.rows, points.run.left_out
+    rows = points.rows
     for case in sorted({(row["set"], row["lm"]) for row in rows}):
         own = [row for row in rows if (row["set"], row["lm"]) == case]
         print(f"\n{', '.join(case)}\n{report.table(own)}")
     print("\n".join(report.verdicts(rows)))
-    if left_out:
-        print(f"{left_out} points left out for --minutes: go on with --resume")
     if any(row.get("differ") or "failed" in row for row in rows):
         return WRONG_STATUS
-    return UNFINISHED_STATUS if left_out else OK_STATUS
+    return OK_STATUS
 
 
 if __name__ == "__main__":

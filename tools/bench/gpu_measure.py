@@ -1,6 +1,6 @@
 """Measurements of `tools.bench.gpu`: no time without the answers of the CPU.
 
-bench = Bench(case, args, Gpu(), skip)
+bench = Bench(case, args, Gpu())
 setting = Setting(max_active=7000, beam=13.0)
 expected = bench.expect(setting)                     # by utterance, from the CPU
 rows = [*bench.cpu(setting), *bench.ours(setting, expected)]
@@ -35,6 +35,8 @@ from wfstdec.wfst.options import WfstOptions
 
 FEWEST = 16
 """Utterances of a point, at least."""
+LATTICE_BEAM = 1.0
+"""Nats, Riva's."""
 BONUS = 1.5
 """Nats, of every boosted word."""
 BYTES = {"looked": 16, "active": 32, "arcs": 76, "entries": 96}
@@ -64,13 +66,11 @@ class Measuring:
         case: A set on a graph.
         args: From `gpu.parse_arguments`.
         gpu: Where.
-        skip: Whether a point is not wanted, by the beginning of its row.
     """
 
     case: Case
     args: argparse.Namespace
     gpu: Gpu
-    skip: Callable[[Row], bool]
 
     def batches(self, size: int) -> list[list[str]]:
         """The utterances of the batches of a point, one batch after the other.
@@ -147,7 +147,7 @@ class Bench(Measuring):
         for kind, size in product(("cpu", "cpu processes"), self.args.batches):
             told = {"decoder": kind, "threads": decoder.threads}
             row = self.row(setting, size, **told)
-            if self.skip(row) or (kind != "cpu" and size < FEWEST):
+            if kind != "cpu" and size < FEWEST:
                 continue
             names = self.batches(size)
             batches = [[logprobs[name] for name in one] for one in names]
@@ -176,8 +176,6 @@ class Bench(Measuring):
             wanted[dtype] = expected if exact else self.expect(setting, dtype)
         for size, dtype, threads in product(args.batches, args.dtypes, args.threads):
             row = self.row(setting, size, decoder="ours", dtype=dtype, threads=threads)
-            if self.skip(row):
-                continue
             decoder = self.gpu.decoder(
                 graph,
                 self.options(setting),
@@ -237,24 +235,18 @@ class Bench(Measuring):
     def riva(
         self, setting: Setting, expected: dict[str, Hypothesis], peer: RivaPeer
     ) -> Iterator[Row]:
-        """Rows per batch and lattice beam: best paths, and words of least risk."""
-        args = self.args
-        for size, lattice_beam in product(args.batches, args.lattice_beams):
-            row = self.row(setting, size, decoder="riva", lattice_beam=lattice_beam)
-            if self.skip(row):
-                continue
+        """Rows per batch."""
+        for size in self.args.batches:
+            row = self.row(setting, size, decoder="riva", lattice_beam=LATTICE_BEAM)
             names = self.batches(size)
             batches = self._upload(names, "float32")
             decoder = peer.decoder(row)  # a row has the options that it takes
             found = each(batches, decoder.decode)
-            timing = self.gpu.time(partial(each, batches, decoder.run), args.repeats)
+            run = partial(each, batches, decoder.run)
+            timing = self.gpu.time(run, self.args.repeats)
             costs = {"costs": self._compare(chain(*names), expected, found)}
             texts = [" ".join(one.words) for one in found]
             yield row | costs | self._times(names, texts, timing)
-            texts = list(map(" ".join, each(batches, decoder.decode_mbr)))
-            run = partial(each, batches, decoder.run_mbr)
-            timing = self.gpu.time(run, args.repeats)
-            yield row | {"decoder": "riva mbr"} | self._times(names, texts, timing)
             del decoder, run
             self.gpu.release()
 

@@ -1,6 +1,6 @@
 """The trie on a GPU beside our CPU: rows of `tools.bench.gpu`.
 
-bench = TrieBench(case, args, Gpu(), skip)
+bench = TrieBench(case, args, Gpu())
 setting = TrieSetting(beam_size=32, beam=8.0)
 expected = bench.expect(setting)                     # by utterance, from the CPU
 rows = [*bench.cpu(setting), *bench.ours(setting, expected)]
@@ -62,8 +62,6 @@ class TrieBench(Measuring):
         for size in self.args.batches:
             told = {"decoder": "cpu trie", "threads": decoder.threads}
             row = self.row(setting, size, **told)
-            if self.skip(row):
-                continue
             names = self.batches(size)
             batches = [[logprobs[name] for name in one] for one in names]
             texts = [one.text for batch in batches for one in decoder.decode(batch)]
@@ -83,8 +81,6 @@ class TrieBench(Measuring):
         for size in self.args.batches:
             told = {"decoder": "trie", "dtype": "float32", "threads": form.threads}
             row = self.row(setting, size, **told)
-            if self.skip(row):
-                continue
             decoder = self._decoder(setting)
             decoder._backend = self.gpu.trie_backend(decoder._space)
             names = self.batches(size)

@@ -3,7 +3,6 @@
     python -m tools.gpu.papers --output papers.json                # on a GPU
     python -m tools.gpu.papers --device cpu --profile small --output papers.json
 
-    batches      the trie over batches, beside NeMo (figure 1 of FlexCTC)
     offline      encoder and WFST over batches (table 2 of the GPU WFST paper)
     streams      encoder and WFST, streams that come in chunks (table 3 there)
     transducer   greedy and ALSD++ over batches, model and search on the device
@@ -61,7 +60,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--streams", nargs="+", type=int, default=[1, 32, 128, 400])
     add("--layers", type=int, default=16, help="of the encoder")
     add("--rounds", type=int, default=60, help="chunks of each stream")
-    add("--frames", type=int, default=375, help="of tokens and transducers")
+    add("--frames", type=int, default=375, help="of 40 ms, of transducers")
     add("--lm", help="a name in the data, or an ARPA file")
     add("--beam", type=float, default=13.0)
     add("--max-active", type=int, default=7000)
@@ -131,16 +130,6 @@ class Bench:
             cuda = WfstDecoder(case.graph, options, "cuda")
             found["cuda"] = cuda, lambda x: x
         return found
-
-
-def batches(bench: Bench) -> Iterator[Row]:
-    """The trie at equal thresholds beside NeMo, over batches."""
-    args = bench.args
-    words = ["--points", "16:20", "16:8", "--device", args.device, "--output", "-"]
-    words += ["--frames", str(args.frames), "--batches", *map(str, args.batches)]
-    for row in tokens.rows_of(tokens.parse_arguments(words)):
-        name = f"{row['decoder']}, beam {row['beam']:g}"
-        yield row | {"table": "batches", "decoder": name, "ms": row["ms_per_batch"]}
 
 
 def offline(bench: Bench) -> Iterator[Row]:
@@ -282,7 +271,6 @@ def transducer(bench: Bench) -> Iterator[Row]:
 TABLES = {
     "offline": offline,
     "streams": streams,
-    "batches": batches,
     "transducer": transducer,
 }
 

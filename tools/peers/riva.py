@@ -123,15 +123,6 @@ class RivaDecoder:
         """`decode` without reading the answers: what is timed."""
         return self._decoder.decode_nbest(padded, lengths)
 
-    def decode_mbr(self, padded: Any, lengths: np.ndarray) -> list[tuple[str, ...]]:
-        """The words of least Bayes risk of each utterance."""
-        found = self.run_mbr(padded, lengths)
-        return [tuple(word for word, *_ in words) for words in found]
-
-    def run_mbr(self, padded: Any, lengths: np.ndarray) -> list[Any]:
-        """`decode_mbr` without reading the answers."""
-        return self._decoder.decode_mbr(padded, lengths)
-
     def _read(self, found: Sequence[Any]) -> RivaResult:
         """The first of an n-best list."""
         if not found:

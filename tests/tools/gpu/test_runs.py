@@ -19,8 +19,18 @@ def test_the_experiments_of_the_papers(tmp_path, capsys):
     rows = json.loads(output.read_text())["rows"]
     assert {row["table"] for row in rows} == set(papers.TABLES)
     assert all(row["rtfx"] > 0 and not row.get("differ") for row in rows)
-    errors = [row["errors"] for row in rows if row["table"] == "batches"]
-    assert max(errors) == 0, "what was put in is found"
+
+
+def test_the_trie_finds_the_tokens_that_were_put_in(tmp_path):
+    pytest.importorskip("torch")
+    from tools.gpu import tokens
+
+    output = tmp_path / "tokens.json"
+    words = ["--device", "cpu", "--frames", "40", "--batches", "1", "2"]
+    assert tokens.main([*words, "--points", "16:20", "--output", str(output)]) == 0
+    rows = json.loads(output.read_text())["rows"]
+    assert len(rows) == 4 and all(row["errors"] == 0 for row in rows)
+    assert not any(row.get("differ") for row in rows)
 
 
 def test_parts_of_a_short_run(tmp_path, monkeypatch, capsys):
