@@ -27,7 +27,6 @@ from tools.bench.data import SpeechSet
 from tools.peers.interface import PeerInputs
 from wfstdec.errors import FormatError
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.search.decoder import Decoder
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon, read_lexicon
 from wfstdec.text.tokens import TokenTable, read_tokens
@@ -159,14 +158,6 @@ class Case:
             lm_scale=self.lm_scale,
         )
 
-    def lattice_decoder(self, args: argparse.Namespace, lattice_beam: float) -> Decoder:
-        """The decoder that `--decoder` names, with the flags of `lattice_flags`."""
-        shared = {"beam": args.beam, "lm_scale": self.lm_scale}
-        shared["lattice_beam"] = lattice_beam
-        if args.decoder == "wfst":
-            return self.wfst_decoder(WfstOptions(**shared))
-        return self.trie_decoder(TrieOptions(beam_size=args.beam_size, **shared))
-
     def headline(self) -> str:
         """The set and its size, in a line."""
         speech = self.speech
@@ -175,14 +166,6 @@ class Case:
             f"{speech.name}{note}, {self.lm}: {len(speech.logprobs)} utterances, "
             f"{speech.audio_s / 3600:.3f} h, lm_scale {self.lm_scale}"
         )
-
-
-def lattice_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags of benchmarks that make lattices."""
-    add = parser.add_argument
-    add("--decoder", choices=["wfst", "trie"], default="wfst")
-    add("--beam", type=float, default=13.0)
-    add("--beam-size", type=int, default=256, help="of the trie decoder")
 
 
 def make_cases(names: Sequence[str], inputs: Inputs) -> Iterator[Case]:

@@ -36,7 +36,7 @@ import torch
 import wfstdec
 from tools.bench.command import Run, bare_parser, exit_with
 from tools.bench.data import DATA, ROOT
-from tools.bench.lists import lists_of, phrase_score
+from tools.bench.lists import lists_of
 from tools.bench.report import Columns, Row, figure, text_figure, word_errors
 from tools.data.head_data import cached_frames, of_part, read_speech
 from tools.data.simulated_speech import BOOKS, sentences_without
@@ -433,7 +433,7 @@ def measure(
     if scored:
         hypotheses = {name: text.split() for name, text in texts.items()}
         counter = PhraseCounter(list(scored))
-        score = phrase_score(counter, bed.references["test"], hypotheses)
+        score = counter.score(bed.references["test"], hypotheses)
         for kind in ("precision", "recall", "f_score"):
             share = getattr(score, kind)
             row[kind] = None if share is None else 100 * share

@@ -29,7 +29,7 @@ from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.data import find_data
 from tools.bench.report import Columns, Row, figure, text_figure
 from wfstdec import AttentionOptions, TransducerOptions, TrieOptions, WfstOptions
-from wfstdec.compare.comparison import PhraseCounter, PhraseScore
+from wfstdec.compare.comparison import PhraseCounter
 from wfstdec.compare.speech import encode_speech, read_speech
 from wfstdec.metrics import score_texts, wer_gain
 from wfstdec.text.files import read_lines
@@ -194,7 +194,7 @@ def measure(contests: Iterable[Contest], text: Path, seed: int) -> Iterator[Row]
             }
             score = score_texts(one.references, texts)
             errors[name], words = score.counts
-            found = phrase_score(counter, one.references, texts)
+            found = counter.score(one.references, texts)
             row: Row = {"search": one.name, "list": name, "wer": score.wer}
             gain = wer_gain(errors[name], errors["none"], words)
             if gain is not None and listed is not None:
@@ -207,21 +207,6 @@ def measure(contests: Iterable[Contest], text: Path, seed: int) -> Iterator[Row]
                 "time": seconds[name] / seconds["none"],
                 "cpu_s": seconds[name],
             }
-
-
-def phrase_score(
-    counter: PhraseCounter,
-    references: Mapping[str, Sequence[str]],
-    texts: Mapping[str, Sequence[str]],
-) -> PhraseScore:
-    """Occurrences of the words that are scored."""
-    pairs = [
-        (counter.count(words), counter.count(texts[key]))
-        for key, words in references.items()
-    ]
-    hits = sum(sum((a & b).values()) for a, b in pairs)
-    totals = (sum(one.total() for one in side) for side in zip(*pairs, strict=True))
-    return PhraseScore(hits, *totals)
 
 
 def main(argv: list[str] | None = None) -> int:

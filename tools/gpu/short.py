@@ -46,11 +46,7 @@ PARTS = {
     # kernels are compiled, graphs built; the CPU's answers are those of a few searches
     "warm": Part(
         100,
-        [
-            ["tools.gpu.check", "versions", "search"],
-            ["tools.gpu.check", "trie"],
-            [*_BENCH, "--only", "riva", "--settings", "10:8", "--batches", "1"],
-        ],
+        [[*_BENCH, "--settings", "10:8", "--trie", "32:8", "--batches", "1"]],
     ),
     "probe": Part(40, [["tools.gpu.probe"]]),
     "tests": Part(130, [[*_TESTS, "tests/gpu/test_on_gpu.py"]]),
