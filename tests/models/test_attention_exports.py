@@ -17,12 +17,12 @@ if any(
 import tiny_attention as tiny
 import torch
 import transformers
+from tiny_nemo import NemoModel
 from tiny_whisper import letter_tokenizer, moonshine
 
 from wfstdec import AttentionDecoder, AttentionOptions, Transcriber, load_model
 from wfstdec.audio import read_audio
 from wfstdec.errors import AudioLengthError, ModelError
-from wfstdec.models.attention import NemoAttentionModel
 from wfstdec.models.loading import family_of
 from wfstdec.models.onnx_asr_models import whisper_features
 from wfstdec.transcription import CutOptions, Recording
@@ -272,8 +272,8 @@ def test_whispers_of_both_toolkits_are_equal_where_they_bar_the_same(folders, au
 def test_canary_exports_equal_the_decoder_in_torch(layout, folders, audio):
     model = load_model(folders(layout))
     parts = tiny.canary()
-    theirs = NemoAttentionModel(
-        *parts[:3],
+    theirs = NemoModel(
+        parts[:3],
         model.net.tokens,
         eos=10,
         prompt=model.net.prompt,

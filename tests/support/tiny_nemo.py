@@ -1,10 +1,12 @@
 """A stand-in for NeMo's attention decoder, with its calls.
 
 It has the memories of NeMo's `TransformerDecoder` (what goes into a layer is kept, and
-keys are made of it anew) and nothing of its code.
+keys are made of it anew) and nothing of its code. `NemoModel` is it for our search.
 """
 
 import torch
+
+from wfstdec.models.attention import DecoderState
 
 DIM = 8
 
@@ -61,3 +63,43 @@ class Classifier(torch.nn.Module):
 
     def forward(self, hidden_states):
         return (2 * self.out(hidden_states)).log_softmax(-1)
+
+
+class NemoModel:
+    """Parts of a decoder as the search asks for them; see `AttentionModel`."""
+
+    tokenizer = None
+
+    def __init__(self, parts, tokens, *, eos, prompt, neutral, max_tokens):
+        self._embedding, self._decoder, self._classifier = parts
+        self.tokens, self.eos = tuple(tokens), eos
+        self.prompt, self.neutral = tuple(prompt), frozenset(neutral)
+        self._max_tokens = max_tokens
+
+    def limit(self, num_frames):
+        return min(self._max_tokens, num_frames + 20)
+
+    def start(self, frames, lengths, prompts):
+        return self._run(prompts, DecoderState.of((), frames, lengths))[::-1]
+
+    def step(self, labels, state):
+        return self._run(labels[:, None], state)
+
+    def take(self, state, rows):
+        memory = tuple(one[rows] for one in state.memory)
+        return state._replace(memory=memory, utterance=state.utterance[rows])
+
+    @torch.inference_mode()
+    def _run(self, labels, state):
+        place = state.memory[0].shape[1] if state.memory else 0
+        hidden = self._embedding(labels, start_pos=place)
+        memories, _ = self._decoder(
+            hidden,
+            torch.ones(labels.shape),
+            state.frames[state.utterance],
+            state.mask[state.utterance].to(state.frames.dtype),
+            list(state.memory) or None,
+            return_mems=True,
+        )
+        logprobs = self._classifier(hidden_states=memories[-1][:, -1:])
+        return logprobs[:, 0].float(), state._replace(memory=tuple(memories))

@@ -13,14 +13,13 @@ its cache.
 import inspect
 from collections.abc import Collection, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from wfstdec.errors import AudioLengthError, OptionError, ShapeError
-from wfstdec.text.lexicon import MARKS, WORD_START
+from wfstdec.text.lexicon import WORD_START
 from wfstdec.text.tokens import (
     Ids,
     IdSpeller,
@@ -38,9 +37,7 @@ from wfstdec.text.tokens import (
 class DecoderState(NamedTuple):
     """The decoder after some tokens, of N rows."""
 
-    # Transformers: a cache of keys and values, changed in place by its owner; NeMo:
-    # [N, U, H] before each layer, and behind the last
-    memory: Any
+    memory: Any  # A cache of keys and values, changed in place by its owner
     frames: Tensor  # [B, T, D] of utterances, not rows
     mask: Tensor | None  # [B, T], real frames; None where the decoder takes none
     utterance: Tensor  # int64 [N], whose rows they are
@@ -248,104 +245,3 @@ class HfAttentionModel:
         logits[:, self._suppress.to(logits.device)] = -torch.inf
         memory = out.past_key_values
         return torch.log_softmax(logits, -1), state._replace(memory=memory)
-
-
-def _ids(tokenizer: Any, lang: str | None, texts: Sequence[str]) -> list[list[int]]:
-    more = () if lang is None else (lang,)
-    return [tokenizer.text_to_ids(text, *more) for text in texts]
-
-
-def _spelt_in_any(spellers: Sequence[Any], phrases: Sequence[str]) -> list[list[Ids]]:
-    each = zip(*(speller(phrases) for speller in spellers), strict=True)
-    return [list(dict.fromkeys(chain(*ways))) for ways in each]
-
-
-def _first_cut(spell: Any, names: Sequence[str], text: str) -> list[str]:
-    return [names[i] for ids in spell([text])[0][:1] for i in ids]
-
-
-class NemoAttentionModel:
-    """A decoder of NeMo as the search asks for it; see `AttentionModel`.
-
-    Its layers compute keys and values of cross-attention at each step, so they get
-    the frames of every row: memory for K times the frames of a batch.
-    """
-
-    def __init__(
-        self,
-        embedding: Any,
-        decoder: Any,
-        classifier: Any,
-        tokens: Sequence[str],
-        *,
-        eos: int,
-        prompt: Sequence[int],
-        neutral: Collection[int] = (),
-        max_tokens: int = 512,
-        more_than_frames: int = 20,
-        tokenizer: Any = None,
-    ) -> None:
-        self._embedding, self._decoder = embedding, decoder
-        self._classifier = classifier
-        self.tokens, self.eos = tuple(tokens), eos
-        self.prompt, self.neutral = tuple(prompt), frozenset(neutral)
-        self._max_tokens, self._more = max_tokens, more_than_frames
-        self.tokenizer = tokenizer
-
-    @classmethod
-    def of(cls, model: Any, *, prompt: Sequence[int], **more: Any) -> Self:
-        """Take the parts of an `EncDecMultiTaskModel`; never tried on a real one."""
-        tokenizer, decoder = model.tokenizer, model.transf_decoder
-        names = tokenizer.ids_to_tokens(list(range(tokenizer.vocab_size)))
-        barred = {i for i, name in enumerate(names) if name in MARKS}
-        barred |= {tokenizer.eos_id, *more.get("neutral", ())}
-        seen: set[str] = set()
-        for i, name in enumerate(names):  # pieces of several languages may be alike
-            if name in seen:
-                names[i] = f"{name}<{i}>"
-            seen.add(name)
-        # An aggregate of tokenizers cuts text in a language; one is of marks alone.
-        langs = set(getattr(tokenizer, "tokenizers_dict", [None])) - {"spl_tokens"}
-        how: Any = {"barred": frozenset(barred), "variants": ways_behind_space}
-        cuts = (partial(_ids, tokenizer, lang) for lang in sorted(langs, key=str))
-        spell = partial(_spelt_in_any, [IdSpeller(cut, **how) for cut in cuts])
-        cut = partial(_first_cut, spell, tuple(names))
-        more = {"tokenizer": ModelTokenizer(cut, spell), **more}
-        parts = decoder.embedding, decoder.decoder, model.log_softmax
-        return cls(*parts, names, eos=tokenizer.eos_id, prompt=prompt, **more)
-
-    def limit(self, num_frames: int) -> int:
-        """Implement `AttentionModel.limit`."""
-        return min(self._max_tokens, num_frames + self._more)
-
-    @torch.inference_mode()
-    def start(
-        self, frames: Tensor, lengths: Tensor, prompts: Tensor
-    ) -> tuple[DecoderState, Tensor]:
-        """Implement `AttentionModel.start`."""
-        return self._run(prompts, DecoderState.of((), frames, lengths))[::-1]
-
-    @torch.inference_mode()
-    def step(self, labels: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """Implement `AttentionModel.step`."""
-        return self._run(labels[:, None], state)
-
-    def take(self, state: DecoderState, rows: Tensor) -> DecoderState:
-        """Implement `AttentionModel.take`: memories of rows, frames of utterances."""
-        memory = tuple(one[rows] for one in state.memory)
-        return state._replace(memory=memory, utterance=state.utterance[rows])
-
-    def _run(self, labels: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        assert state.mask is not None
-        place = state.memory[0].shape[1] if state.memory else 0
-        hidden = self._embedding(labels, start_pos=place)
-        memories, _ = self._decoder(
-            hidden,
-            torch.ones(labels.shape, dtype=hidden.dtype, device=labels.device),
-            state.frames[state.utterance],
-            state.mask[state.utterance].to(state.frames.dtype),
-            list(state.memory) or None,
-            return_mems=True,
-        )
-        logprobs = self._classifier(hidden_states=memories[-1][:, -1:])
-        return logprobs[:, 0].float(), state._replace(memory=tuple(memories))
