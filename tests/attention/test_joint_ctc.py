@@ -67,7 +67,7 @@ def test_a_batch_is_what_each_utterance_is_alone(seed):
         decoder.texts([one], boosts=boosts, ctc=[ctc])[0]
         for one, ctc in zip(frames, case.ctc, strict=True)
     ]
-    for more in ({}, {"dense": True}, {"batch_size": 2}):
+    for more in ({}, {"batch_size": 2}):
         other, boosts = case.decoder(more, beam_size=3)
         assert other.texts(frames, boosts=boosts, ctc=case.ctc) == alone
     padded = np.full((4, max(lengths), 2), np.nan)

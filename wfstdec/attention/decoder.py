@@ -86,10 +86,8 @@ class AttentionBackend(ModelBackend):
         lms: Weighted,
         frame_shift_s: float,
         ctc_tokens: TokenTable | None = None,
-        dense: bool = False,
     ) -> None:
         super().__init__(model, device, batch_size, encodes)
-        self.dense = dense
         self._lms, self._shift = lms, frame_shift_s
         self._units = CtcUnits.of(model, ctc_tokens)
 
@@ -146,11 +144,9 @@ class AttentionBackend(ModelBackend):
             fusion = Fusion(lms, [lists[i] for i in group], options, self._units)
             logprobs = [self._logprobs_of(utterances[i], i) for i in group]
             ctc = self._ctc(options, logprobs)
-            searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
-            sizes, limit = (
-                [utterances[i].num_audio_frames for i in group],
-                self.model.limit,
-            )
+            searcher = Searcher(self.model, options, fusion, ctc=ctc)
+            sizes = [utterances[i].num_audio_frames for i in group]
+            limit = self.model.limit
             try:
                 texts = searcher.run(
                     torch.nn.utils.rnn.pad_sequence(some, batch_first=True),
@@ -282,7 +278,6 @@ class AttentionDecoder(ModelDecoder):
         device: Where the model is.
         ctc_tokens: The tokens of CTC log-probs, with their blank; None where they are
             the model's, the blank in the place of the end.
-        dense: The model always sees K rows for each utterance, needed or not.
 
     Attributes:
         lms: Language models and their weights.
@@ -308,7 +303,6 @@ class AttentionDecoder(ModelDecoder):
         batch_size: int | None = None,
         device: str | torch.device = "cpu",
         ctc_tokens: TokenTable | None = None,
-        dense: bool = False,
     ) -> None:
         if batch_size is None:
             batch_size = getattr(getattr(model, "spec", None), "max_batch", 24)
@@ -317,7 +311,7 @@ class AttentionDecoder(ModelDecoder):
         table = checked_table(model)
         lms = weighted_lms(lm, table, unk_cost)
         given = model, device, batch_size, input == "features"
-        backend = AttentionBackend(*given, lms, shift, ctc_tokens, dense)
+        backend = AttentionBackend(*given, lms, shift, ctc_tokens)
         how = options or AttentionOptions(), table, lms, separator, shift
         super().__init__(backend, *how)
 

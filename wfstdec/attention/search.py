@@ -196,10 +196,9 @@ class Searcher:
         fusion: Fusion,
         *,
         ctc: CtcPrefixes | None = None,
-        dense: bool = False,
     ) -> None:
         self.model, self.options, self.fusion = model, options, fusion
-        self.ctc, self.dense, self._eos = ctc, dense, int(model.eos)
+        self.ctc, self._eos = ctc, int(model.eos)
         self._num_tokens = len(model.tokens)
 
     def run(
@@ -216,30 +215,25 @@ class Searcher:
             ctc = self.ctc.start()
         parts = np.arange(num), tokens, np.zeros(num), np.zeros(num), none - 1
         hyps = ActiveHypotheses(*parts, self.fusion.start(num), np.arange(num), ctc)
-        rows = self._checked(logprobs, num, hyps, is_first=True)
+        rows = self._checked(logprobs, hyps, is_first=True)
         while True:
             check()
             hyps, labels, parents = self._advanced(hyps, rows)
             if not len(labels):
                 return self._finished
             logprobs, state = self._stepped(state, labels, parents, hyps)
-            count = len(limits) * self.options.beam_size if self.dense else len(labels)
-            rows = self._checked(logprobs, count, hyps, is_first=False)
+            rows = self._checked(logprobs, hyps, is_first=False)
 
     def _checked(
-        self, logprobs: Any, num: int, hyps: ActiveHypotheses, *, is_first: bool
+        self, logprobs: Any, hyps: ActiveHypotheses, *, is_first: bool
     ) -> np.ndarray:
         """The model's answer for the live texts, float32 [N, V]."""
+        num = len(hyps.utterance)
         try:
-            rows = checked_rows(logprobs, num, self._num_tokens, is_first=is_first)
+            return checked_rows(logprobs, num, self._num_tokens, is_first=is_first)
         except LogprobError as error:
-            at = np.flatnonzero(hyps.row == error.utterance)
-            if not len(at):  # a padding row of a dense step
-                rows = logprobs.detach().float().cpu().numpy()
-            else:
-                error.utterance = int(hyps.utterance[at[0]])
-                raise
-        return rows if len(rows) == len(hyps.row) else rows[hyps.row]
+            error.utterance = int(hyps.utterance[hyps.row == error.utterance][0])
+            raise
 
     def _advanced(
         self, hyps: ActiveHypotheses, rows: np.ndarray
@@ -376,16 +370,7 @@ class Searcher:
         hyps: ActiveHypotheses,
     ) -> tuple[Any, Any]:
         """The model one token further; `hyps.row` is set to its new rows."""
-        rows = np.arange(len(labels))
-        # A captured model needs the same number of rows in each step.
-        if self.dense:
-            size = len(self._limits) * self.options.beam_size
-            place = rows - np.searchsorted(hyps.utterance, hyps.utterance)
-            rows = hyps.utterance * self.options.beam_size + place
-            all_labels, all_parents = np.zeros((2, size), np.int64)
-            all_labels[rows], all_parents[rows] = labels, parents
-            labels, parents = all_labels, all_parents
-        hyps.row[:] = rows
+        hyps.row[:] = np.arange(len(labels))
         as_tensor = torch.from_numpy(np.stack([labels, parents])).to(self._device)
         return self.model.step(as_tensor[0], self.model.take(state, as_tensor[1]))
 
