@@ -76,6 +76,27 @@ def test_streams_of_deepgram(server, rows, query, parts):
         assert all(one["word"] == one["word"].lower().strip(".,?!") for one in shown)
 
 
+def test_channels_are_shown_apart(server, speech):
+    rows = np.stack([np.frombuffer(bytes_of(speech(8, i)), "<i2") for i in (3, 5)], 1)
+    parts = [part.tobytes() for part in np.array_split(rows, 50)]
+    query = f"{LINEAR16}&channels=2&multichannel=true"
+    raw, shown = (
+        listened(server, *parts, query=query + more, pause_s=0.01)[0]
+        for more in ("", "&smart_format=true")
+    )
+    for channel in range(2):
+        theirs, ours = (
+            words_of([one for one in found if one.get("channel_index") == [channel, 2]])
+            for found in (raw, shown)
+        )
+        stream = Formatter(*PARTS).stream()
+        assert any(theirs)
+        for words, found in zip(theirs, ours, strict=True):
+            expected = stream.end(timed(words)).words if words else ()
+            texts = [one["punctuated_word"] for one in found]
+            assert texts == [x.text for x in expected]
+
+
 def timed(words):
     from wfstdec.search.hypothesis import Word
 

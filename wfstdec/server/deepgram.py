@@ -73,7 +73,7 @@ _KNOWN = (
     *("utterance_end_ms", "vad_events", "language", "model", "multichannel"),
     *("alternatives", "smart_format", "punctuate", "numerals"),
 )
-FLAGS = {"true": True, "false": False}
+_FLAGS = {"true": True, "false": False}
 _UTTERANCE_END_MS = 1000, 60_000
 _MAX_IGNORED, _NAME_CHARS = 50, 60
 """How many ignored names are reported, and how much of each."""
@@ -109,7 +109,7 @@ def read_query(
             ignored[name[:_NAME_CHARS]] = None
         elif given.setdefault(name, value) != value:
             raise _wrong(name, f"{value!r} beside {given[name]!r}", "one value")
-    reading = _Reading(given)
+    reading = Reading(given)
     return Query(
         _settings(reading, lists, limits),
         reading.flag("multichannel"),
@@ -123,7 +123,7 @@ def read_query(
     )
 
 
-class _Reading(NamedTuple):
+class Reading(NamedTuple):
     """Reads parameters by name."""
 
     given: Mapping[str, str]
@@ -131,13 +131,15 @@ class _Reading(NamedTuple):
     def one(
         self, name: str, default: Any, read: Callable[[str], Any], expected: str
     ) -> Any:
+        """The value that is read of a text, or a default."""
         text = self.given.get(name)
         if text is None:
             return default
         return read_value(name, text, read, expected, "invalid_value")
 
     def flag(self, name: str) -> bool:
-        return self.one(name, False, lambda x: FLAGS[x.lower()], "true or false")
+        """Whether it is true."""
+        return self.one(name, False, lambda x: _FLAGS[x.lower()], "true or false")
 
     def any_of(self, *names: str) -> bool | None:
         """Whether one of these flags is true; None where none is given."""
@@ -146,7 +148,7 @@ class _Reading(NamedTuple):
 
 
 def _settings(
-    reading: _Reading, lists: dict[str, list[str]], limits: Limits
+    reading: Reading, lists: dict[str, list[str]], limits: Limits
 ) -> StreamSettings:
     one, flag = reading.one, reading.flag
     *others, last = _ENCODINGS
@@ -194,8 +196,8 @@ def _alternatives_number(text: str) -> int:
 
 
 def _silence(text: str) -> float | None:
-    if text.lower() in FLAGS:
-        return None if FLAGS[text.lower()] else math.inf
+    if text.lower() in _FLAGS:
+        return None if _FLAGS[text.lower()] else math.inf
     return (_whole(text, most=_UTTERANCE_END_MS[1]) or math.inf) / 1000
 
 
@@ -469,7 +471,7 @@ class ListenConnection(WebSocketConnection):
         asked = query.numbers, query.punctuation
         formatter = service.readable.formatter(*asked, query.keyterms)
         warnings += service.readable.missing(*asked)
-        self._shown = [None if formatter is None else ShownWords(formatter)] * num
+        self._shown = [ShownWords(formatter) for _ in range(num)]
         num_best = service.nbest
         if query.alternatives is not None and query.alternatives > num_best:
             text = f"alternatives={query.alternatives}, the server finds {num_best}"
@@ -509,8 +511,8 @@ class ListenConnection(WebSocketConnection):
                 self.end(Ending(1011))
         else:
             is_interim = isinstance(event, Words) and not event.is_final
-            if isinstance(event, Words) and (shown := self._shown[stream]) is not None:
-                event = shown.of(event)
+            if isinstance(event, Words):
+                event = self._shown[stream].of(event)
             message = event, stream
             outbox.send(message, interim_of=stream if is_interim else None)
 

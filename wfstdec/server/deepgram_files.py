@@ -24,7 +24,14 @@ from starlette.types import Receive, Scope, Send
 from wfstdec.audio.reading import open_audio
 from wfstdec.batch.decoding import LatticeReading
 from wfstdec.search.hypothesis import Word
-from wfstdec.server.deepgram import FLAGS, Json, Query, Replies, alternative, read_query
+from wfstdec.server.deepgram import (
+    Json,
+    Query,
+    Reading,
+    Replies,
+    alternative,
+    read_query,
+)
 from wfstdec.server.files import (
     IN_MEMORY,
     Client,
@@ -33,7 +40,7 @@ from wfstdec.server.files import (
     receive_body,
     transcribe_file,
 )
-from wfstdec.server.limits import LISTEN, Limits, RequestError, read_value, wrong_value
+from wfstdec.server.limits import LISTEN, Limits, RequestError, wrong_value
 from wfstdec.server.service import Job, Service
 from wfstdec.server.stream import StreamSettings
 
@@ -63,26 +70,22 @@ def read_file_query(
     items: Sequence[tuple[str, str]], limits: Limits, language: str
 ) -> FileQuery:
     """Read the query of a request, names and values in order."""
-    given, code = dict(items), "invalid_value"
+    given = dict(items)
     if "callback" in given:
         expected = "none: the answer is that of the request"
-        raise wrong_value("callback", "an address", expected, code)
+        raise wrong_value("callback", "an address", expected, "invalid_value")
     apart = {*_OF_FILES, *_OF_STREAMS}
     query = read_query([x for x in items if x[0] not in apart], limits, language)
     warnings = [
         f"{name!r} has no effect here"
         for name in (*query.ignored, *(one for one in _OF_STREAMS if one in given))
     ]
-
-    def flag(name: str) -> bool:
-        text, expected = given.get(name, "false"), "true or false"
-        return read_value(name, text, lambda x: FLAGS[x.lower()], expected, code)
-
-    split, expected = given.get("utt_split", "0.8"), "seconds, above 0"
+    reading = Reading(given)
     return FileQuery(
         replace(query, warnings=(*query.warnings, *warnings)),
-        *(flag("utterances"), flag("paragraphs")),
-        read_value("utt_split", split, _pause, expected, code),
+        reading.flag("utterances"),
+        reading.flag("paragraphs"),
+        reading.one("utt_split", 0.8, _pause, "seconds, above 0"),
     )
 
 

@@ -59,12 +59,14 @@ class Readable:
 class ShownWords:
     """Display words in place of a stream's words; final ones never change.
 
+    Without a formatter the words stay as they are.
     A final event has the display words that are settled: a number that may continue,
     or a word whose mark depends on the next, comes with a later event.
     """
 
-    def __init__(self, formatter: Formatter) -> None:
-        self._formatter, self._stream = formatter, formatter.stream()
+    def __init__(self, formatter: Formatter | None) -> None:
+        self._formatter = formatter
+        self._stream = None if formatter is None else formatter.stream()
         self._begin()
 
     def _begin(self) -> None:
@@ -73,6 +75,8 @@ class ShownWords:
 
     def of(self, event: Words) -> Words:
         """The event with display words."""
+        if self._formatter is None or self._stream is None:
+            return event
         words: Any = [*self._words, *event.words]
         if event.is_final and event.ends_utterance:
             if event.hypotheses:  # these have confidences for all words

@@ -198,8 +198,7 @@ class RealtimeConnection(WebSocketConnection):
         # Seconds of all audio: sent, at the client's last commit, at the end of the
         # last item, and where the stream under way began.
         self._sent_s = self._asked_s = self._ended_s = self._began_s = 0.0
-        formatter = service.readable.formatter()
-        self._shown = None if formatter is None else ShownWords(formatter)
+        self._shown = ShownWords(service.readable.formatter())
         self._finished: Finished | None = None
 
     @property
@@ -247,8 +246,7 @@ class RealtimeConnection(WebSocketConnection):
         item = self._items[0]
         if self._has_turns and event.words:  # it may end before its start is noticed
             self._start(self._began_s + event.words[0].start_s)
-        if self._shown is not None:
-            event = self._shown.of(event)
+        event = self._shown.of(event)
         is_turn = self._has_turns and event.ends_utterance and item.start_s is not None
         if ends := event.is_answer or is_turn:
             self._commit(item, self._began_s + event.end_s)

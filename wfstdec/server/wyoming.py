@@ -129,8 +129,7 @@ class _Connection(Connection):
         self._form: tuple[Any, ...] = ()  # of the utterance under way
         self._texts: list[str] = []
         self._is_refused = False  # this utterance: what follows is left out
-        formatter = service.readable.formatter()
-        self._shown = None if formatter is None else ShownWords(formatter)
+        self._shown = ShownWords(service.readable.formatter())
         self._finished = asyncio.Event()
 
     # ------------------------------------------------------------ events of the client
@@ -252,13 +251,13 @@ class _Connection(Connection):
     # ------------------------------------------------------------ events for the client
     def take(self, event: Event, stream: int) -> None:
         """Take final words, or the end of the utterance."""
-        if isinstance(event, Words) and self._shown is not None:
-            event = self._shown.of(event)
-        if isinstance(event, Words) and event.words:
-            text = " ".join(word.text for word in event.words)
-            space = " " if self._texts else ""
-            self._texts.append(space + text)
-            self.outbox.send(("transcript-chunk", {"text": space + text}))
+        if isinstance(event, Words):
+            words = self._shown.of(event).words
+            if words:
+                space = " " if self._texts else ""
+                text = space + " ".join(word.text for word in words)
+                self._texts.append(text)
+                self.outbox.send(("transcript-chunk", {"text": text}))
         elif isinstance(event, Finished):
             self.leave()
             if event.error is not None:
