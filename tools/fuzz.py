@@ -37,13 +37,11 @@ from wfstdec.errors import WfstdecError
 from wfstdec.fst.openfst import read_words
 from wfstdec.graph.file import fingerprint_of
 from wfstdec.io import (
-    KaldiLatticeWriter,
     Restart,
     kaldi_lattice,
     open_logprobs,
     read_boosts,
     read_confidences,
-    read_kaldi_lattices,
     read_text,
 )
 from wfstdec.io.journal import Journal, _sum_of
@@ -111,8 +109,6 @@ READERS: dict[str, tuple[str, Use]] = {
     "graph-arcs": ("arcs.npz", lambda path: decode(wfstdec.load_graph(path))),
     "lm": ("lm", lambda path: wfstdec.load_lm(path).total([1, 2])),
     "lattices": ("x.lat", use_lattices),
-    "kaldi-lattices": ("lat.ark", lambda path: list(read_kaldi_lattices(path))),
-    "kaldi-text": ("lat.txt", lambda path: list(read_kaldi_lattices(path))),
     "logprobs": ("x.npz", lambda path: dict(open_logprobs(path))),
     "ark": ("x.ark", lambda path: dict(open_logprobs(path))),
     "scp": ("x.scp", lambda path: dict(open_logprobs(path))),
@@ -170,9 +166,6 @@ def write_files(folder: Path) -> None:
     NgramLM.from_arpa(wfstdec.read_arpa(folder / "lm.arpa"), words).save(folder / "lm")
     (lattice,) = WfstDecoder(graph, threads=1).decode_lattice([X], lattice_beam=8.0)
     save_lattices(folder / "x.lat", {"u": lattice})
-    for name, text in (("lat.ark", False), ("lat.txt", True)):
-        with KaldiLatticeWriter(folder / name, text=text) as write:
-            write("u", lattice)
     np.savez(folder / "x.npz", u=X, v=X[:2])
     size = [b"\4" + n.to_bytes(4, "little") for n in X.shape]
     (folder / "x.ark").write_bytes(b"u \0BFM " + b"".join(size) + X.tobytes())

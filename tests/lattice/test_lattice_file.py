@@ -6,13 +6,13 @@ import zipfile
 import numpy as np
 import pytest
 from added_cases import frames, small_graph
+from kaldi_archives import read_archive
 from lattice_cases import random_lattice
 from text_graphs import text_graph
 
 from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.cli.main import main
 from wfstdec.errors import FormatError, LatticeError
-from wfstdec.io import read_kaldi_lattices
 from wfstdec.lattice import LatticeWriter, nbest_paths, open_lattices, save_lattices
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.search.paths.lattice import hypotheses_of
@@ -196,7 +196,7 @@ def test_decode_keeps_lattices_and_rescore_prices_them_anew(tmp_path, capsys):
     assert line.split()[5] == f"{sure:.3f}"
     archive = "--kaldi", tmp_path / "x.txt", "--kaldi-words", tmp_path / "words"
     run(*rescore, "--lm", tmp_path / "b.arpa", *archive)
-    texts = [found for _, found in read_kaldi_lattices(tmp_path / "x.txt")]
+    texts = [found for _, found in read_archive(tmp_path / "x.txt")]
     assert [[arc.word for arc in found.arcs[0]] for found in texts] == [[1, 2]] * 2
     assert (tmp_path / "words").read_text() == "<eps> 0\nA 1\nB 2\n"
     assert main([*map(str, rescore), "--kaldi-words", "x"]) == 1

@@ -7,8 +7,6 @@
             write(utterance, lattice)                       # determinized
     lattice_1best ark:dev.ark ...                           # Kaldi, from there on
 
-    for utterance, compact in read_kaldi_lattices("dev.ark"): ...
-
 State 0 is the start. An entry of an archive is the id of the utterance, a space, and an
 OpenFst file of type vector, or a line end and its text. The graph cost of an arc is the
 scaled sum of all costs without the acoustic one, which is before its scale: the
@@ -18,21 +16,20 @@ labels: token + 1, one for each frame.
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import IO, Any
 
 import numpy as np
 
-from wfstdec.errors import FormatError, LatticeError, OptionError
-from wfstdec.fst.openfst import Cursor, FstContent, format_fst, header_of
+from wfstdec.errors import LatticeError, OptionError
+from wfstdec.fst.openfst import FstContent, format_fst, header_of
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT, FstArrays
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.records import record
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.compact import CompactArc, CompactLattice, Weight, compact_lattice
+from wfstdec.lattice.compact import CompactLattice, Weight, compact_lattice
 from wfstdec.lattice.file import GrowingFile
-from wfstdec.text.files import PathLike, atomic_write, reading
+from wfstdec.text.files import PathLike, atomic_write
 from wfstdec.text.tokens import EPSILON, TokenTable, token_of
 
 
@@ -222,133 +219,6 @@ def _lattice_bytes(lattice: Lattice, numbers: np.ndarray) -> bytes:
         ends = struct.pack("<ff", final, 0.0) if final < np.inf else _NO_COSTS
         parts.append(ends + struct.pack("<q", len(row)) + row.astype(_ARC).tobytes())
     return b"".join(parts)
-
-
-def read_kaldi_lattices(path: PathLike) -> Iterator[tuple[str, CompactLattice]]:
-    """Read an archive, text or binary, of lattices or compact ones.
-
-    Of lattices that are not compact each arc becomes one, perhaps with word 0. `beam`
-    is infinite.
-
-    Yields:
-        Each utterance and its lattice.
-
-    Raises:
-        FormatError: It cannot be read, is truncated, or holds something else.
-    """
-    with reading(path):
-        data = Path(path).read_bytes()
-    at = 0
-    while at < len(data):
-        space = data.find(b" ", at)
-        key = data[at : space if space >= 0 else len(data)].strip()
-        if space < 0 or not key:
-            raise FormatError(f"{path}: no utterance id at byte {at}, expected one")
-        with reading(f"{path}: byte {at}", "utterance id", "a Kaldi archive"):
-            utterance = key.decode()
-        with reading(f"{path}: {utterance}", "lattice", "one of Kaldi's"):
-            # A text entry has its key in a line of its own.
-            if data[space + 1 : space + 2] == b"\n":
-                lattice, at = _read_text(data, space + 2)
-            else:
-                cursor = Cursor(memoryview(data), f"{path}: {utterance}", space + 1)
-                lattice, at = _read_binary(cursor), cursor.pos
-        yield utterance, lattice
-
-
-def _made(rows: list[list[CompactArc]], final: list[Weight | None]) -> CompactLattice:
-    if not all(0 <= arc.nextstate < len(rows) for row in rows for arc in row):
-        raise ValueError("an arc to a state that is not there")
-    return CompactLattice(rows, final, np.inf)
-
-
-def _read_text(data: bytes, at: int) -> tuple[CompactLattice, int]:
-    """The lattice whose first line begins there, and where the next entry begins."""
-    rows: dict[int, list[CompactArc]] = {}
-    final: dict[int, Weight | None] = {}
-    top = -1
-    while True:
-        end = data.find(b"\n", at)
-        if end < 0:
-            raise ValueError("no empty line behind it")
-        fields, at = data[at:end].decode().split(), end + 1
-        if not fields:
-            break
-        state = int(fields[0])
-        if top < 0 and state:
-            raise ValueError(f"start state {state}, not 0")
-        top = max(top, state, int(fields[1]) if len(fields) > 2 else 0)
-        if top > len(data):
-            raise ValueError(f"state {top} in {len(data)} bytes")
-        # A state, and perhaps a weight: it is final.
-        if len(fields) <= 2:
-            final[state] = _weight_of(fields[1]) if len(fields) == 2 else _SEMIRING_ONE
-            continue
-        rows.setdefault(state, []).append(_arc_of(fields))
-    every = range(top + 1)
-    return _made([rows.get(s, []) for s in every], [final.get(s) for s in every]), at
-
-
-def _arc_of(fields: list[str]) -> CompactArc:
-    """`state next word [weight]`, or `state next label word [weight]`."""
-    # Kaldi leaves weights of no cost out; those that it writes have a comma.
-    weight = _weight_of(fields.pop()) if "," in fields[-1] else _SEMIRING_ONE
-    _, to, *label, word = map(int, fields)
-    if label:
-        weight = weight._replace(labels=tuple(label) if label[0] else ())
-    return CompactArc(word, to, weight)
-
-
-_SEMIRING_ONE = Weight(0.0, 0.0, ())
-
-
-def _weight_of(text: str) -> Weight:
-    # Python too reads Kaldi's "Infinity".
-    graph, acoustic, labels = (*text.split(","), "")[:3]
-    found = tuple(int(label) for label in labels.split("_") if label)
-    return Weight(float(graph), float(acoustic), found)
-
-
-def _read_binary(cursor: Cursor) -> CompactLattice:
-    """Read an OpenFst file with weights of Kaldi's."""
-    kind, arc_type, _, flags, start, num_states, _ = cursor.header()
-    if kind != "vector" or arc_type not in (_LATTICE, _COMPACT):
-        raise ValueError(
-            f"{kind!r} with arcs {arc_type!r}, not {_LATTICE!r} or {_COMPACT!r}"
-        )
-    if flags or start or num_states < 1:
-        raise ValueError(f"symbol tables, no states, or start state {start}, not 0")
-    is_compact = arc_type == _COMPACT
-    rows, final = [], []
-    for _ in range(num_states):
-        weight = _read_weight(cursor, is_compact)
-        final.append(weight if weight.graph_cost < np.inf else None)
-        count = cursor.number("<q")
-        if count < 0:
-            raise ValueError(f"{count} arcs")
-        if is_compact:
-            rows.append([_read_arc(cursor) for _ in range(count)])
-            continue
-        arcs = cursor.records(_ARC, count).tolist()
-        rows.append(
-            [
-                CompactArc(word, to, Weight(graph, acoustic, (label,) if label else ()))
-                for label, word, graph, acoustic, to in arcs
-            ]
-        )
-    return _made(rows, final)
-
-
-def _read_weight(cursor: Cursor, is_compact: bool) -> Weight:
-    graph, acoustic = cursor.numbers("<ff")
-    labels = cursor.numbers(f"<{cursor.number('<i')}i") if is_compact else ()
-    return Weight(graph, acoustic, labels)
-
-
-def _read_arc(cursor: Cursor) -> CompactArc:
-    _, word = cursor.numbers("<ii")
-    weight = _read_weight(cursor, True)
-    return CompactArc(word, cursor.number("<i"), weight)
 
 
 MOST_ARCS = 500
