@@ -175,9 +175,9 @@ def test_keys_and_places_are_checked_as_of_other_files(server):
 
 
 def test_what_streams_alone_know_is_a_warning(server, rows):
-    found = post(server, wav_of(rows[:100]), "endpointing=10&smart_format=true")
+    found = post(server, wav_of(rows[:100]), "endpointing=10&diarize=true")
     warnings = found.json()["metadata"]["warnings"]
     assert warnings == [
-        "'smart_format' has no effect here",
+        "'diarize' has no effect here",
         "'endpointing' has no effect here",
     ]

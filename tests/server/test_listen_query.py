@@ -68,8 +68,8 @@ def test_endpointing(text, silence):
 
 
 def test_what_others_know_is_named():
-    found = read("smart_format=true&tag=a&tag=b&punctuate=false&token=secret")
-    assert found.ignored == ("smart_format", "tag", "punctuate", "token")
+    found = read("diarize=true&tag=a&tag=b&redact=false&token=secret")
+    assert found.ignored == ("diarize", "tag", "redact", "token")
     assert "secret" not in repr(found)
     many = read("&".join(f"{'x' * 99}{i}={i}" for i in range(99)))
     assert len(many.ignored) <= 50 and max(map(len, many.ignored)) <= 60

@@ -213,10 +213,10 @@ def test_wrong_types_in_every_field_are_said_once_each(server):
 
 
 def test_unknown_words_of_the_query_are_told_at_once(server):
-    more = "&keyterm=bartley&keyterm=zzyzx&smart_format=true&language=de"
+    more = "&keyterm=bartley&keyterm=zzyzx&diarize=true&language=de"
     (first, *_, last), _ = listened(server, query=LINEAR16 + more)
     for one in (first, last):
-        assert one["type"] == "Metadata" and one["ignored"] == ["smart_format"]
+        assert one["type"] == "Metadata" and one["ignored"] == ["diarize"]
         assert any("zzyzx" in warning for warning in one["warnings"])
         assert any("'de'" in warning for warning in one["warnings"])
     assert first["request_id"] == last["request_id"]
