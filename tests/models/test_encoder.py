@@ -19,7 +19,6 @@ from wfstdec.errors import (
 from wfstdec.models import (
     Encoder,
     EncoderSpec,
-    FunctionEncoder,
     MappedTokens,
     StreamingEncoder,
     Windowed,
@@ -38,7 +37,7 @@ def energies(waveform, hop=160):
 
 def encoder(function=energies, logits=True, **options):
     options = {"frame_shift_s": 0.01, "sample_rate": 16000, **options}
-    return FunctionEncoder(function, TOKENS, logits=logits, **options)
+    return load_model(function, TOKENS, logits=logits, **options)
 
 
 MODEL = encoder()
@@ -136,7 +135,7 @@ def test_waveforms_of_another_form(speech):
     with pytest.raises(AudioError, match="integers kept as floats"):
         encoder().encode([32768 * speech])
     with pytest.raises(OptionError, match="frame_shift_s=0"):
-        encoder(frame_shift_s=0)
+        EncoderSpec(TOKENS, 0, 16000)
 
 
 def test_windows_of_any_chunks_are_the_whole_of_a_causal_model(speech):
@@ -187,9 +186,7 @@ def test_tokens_are_summed_by_name(speech):
     source = token_table(["<blk>", "g", "ɡ", "x", "y"])
     random = np.random.default_rng(0)
     rows = log_softmax(random.standard_normal((200, 5)))
-    model = FunctionEncoder(
-        lambda x: rows, source, frame_shift_s=0.01, sample_rate=16000
-    )
+    model = load_model(lambda x: rows, source, frame_shift_s=0.01, sample_rate=16000)
     target = token_table(["<other>", "<blk>", "g"])
     mapped = MappedTokens(model, target, same={"ɡ": "g"}, rest="<other>")
     (found,) = mapped.encode([speech])

@@ -9,7 +9,8 @@ from cli_files import TOKENS
 from wav_files import wav_bytes
 
 from wfstdec import token_table
-from wfstdec.models import FunctionEncoder
+from wfstdec.models import EncoderSpec
+from wfstdec.models.encoder import BatchEncoder, one_by_one
 
 FRAME = 320
 RATE = 16000
@@ -59,12 +60,12 @@ def write_wav(path, sound):
     return path
 
 
-class SpokenEncoder(FunctionEncoder):
+class SpokenEncoder(BatchEncoder):
     """The model; notes the lengths of what it is given."""
 
     def __init__(self):
-        table = token_table(TOKENS)
-        super().__init__(logprobs, table, frame_shift_s=0.02, sample_rate=RATE)
+        spec = EncoderSpec(token_table(TOKENS), frame_shift_s=0.02, sample_rate=RATE)
+        super().__init__(spec, one_by_one(logprobs))
         self.lengths = []
 
     def encode(self, waveforms):

@@ -144,26 +144,21 @@ class State(NamedTuple):
 class TorchAttention:
     """An `AttentionNet` as the search asks for it; see `AttentionModel`."""
 
+    neutral: frozenset[int] = frozenset()
+
     def __init__(
         self,
         net: AttentionNet,
         tokens: Sequence[str],
         eos: int,
-        *,
-        prompt: Sequence[int] | None = None,
-        neutral: Sequence[int] = (),
-        tokens_per_frame: float = 1.0,
     ) -> None:
         self.net, self.eos = net.eval(), eos
         self.tokens: Sequence[str] = tuple(tokens)
-        self.prompt = (eos,) if prompt is None else tuple(prompt)
-        self.neutral = frozenset(neutral)
-        self._tokens_per_frame = tokens_per_frame
+        self.prompt: tuple[int, ...] = (eos,)
 
     def limit(self, num_frames: int) -> int:
         """Bound the tokens of a text by its frames and by the net's positions."""
-        room = self.net.sizes.positions - len(self.prompt)
-        return min(room, math.ceil(num_frames * self._tokens_per_frame))
+        return min(self.net.sizes.positions - len(self.prompt), num_frames)
 
     @torch.inference_mode()
     def start(

@@ -13,7 +13,6 @@ from wfstdec.io.logprobs import open_logprobs as open_logprobs
 from wfstdec.io.outputs import open_output as open_output
 from wfstdec.io.outputs import open_results as open_results
 from wfstdec.io.results import FORMATS as FORMATS
-from wfstdec.io.results import NBEST_FORMATS as NBEST_FORMATS
 from wfstdec.io.results import read_confidences as read_confidences
 from wfstdec.io.results import read_text as read_text
 from wfstdec.io.results import result_writer as result_writer

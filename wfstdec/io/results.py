@@ -78,11 +78,6 @@ ENDINGS = {name: f".{name}" for name in ("jsonl", "ctm", "srt", "vtt")}
 ENDINGS |= {"text": ".txt", "textgrid": ".TextGrid"}
 """Endings of file names by format."""
 
-NBEST_FORMATS: dict[str, Callable[[str, Sequence[Hypothesis]], str]] = {
-    "jsonl": nbest_json_line
-}
-"""Formatters of several hypotheses, by the formats that can hold them."""
-
 Write = Callable[[str, Sequence[Hypothesis]], str]
 """Formatter of an utterance and its hypotheses, best first."""
 
@@ -138,13 +133,12 @@ def result_writer(
         return lambda utterance, found: text_line(utterance, formatter(found[0]))
     if nbest == 1:
         return lambda utterance, hypotheses: FORMATS[format](utterance, hypotheses[0])
-    if format not in NBEST_FORMATS:
-        known = " or ".join(map(repr, NBEST_FORMATS))
+    if format != "jsonl":
         raise OptionError(
-            f"nbest={nbest} with format={format!r}, expected format {known}, which "
+            f"nbest={nbest} with format={format!r}, expected format 'jsonl', which "
             "can hold them"
         )
-    return NBEST_FORMATS[format]
+    return nbest_json_line
 
 
 _OF_ALL = frozenset({"num_frames", "died_at_frame"})

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from wfstdec.models.encoder import (
     Encoder,
     EncoderSpec,
-    FunctionEncoder,
     StreamingEncoder,
     Windowed,
 )
@@ -22,7 +21,6 @@ __all__ = [
     "KINDS",
     "Encoder",
     "EncoderSpec",
-    "FunctionEncoder",
     "HfAttentionModel",
     "MappedTokens",
     "StreamingEncoder",

@@ -244,30 +244,6 @@ class BatchEncoder:
                 yield group
 
 
-class FunctionEncoder(BatchEncoder):
-    """A function of one's own as an `Encoder`.
-
-    Args:
-        function: From a waveform float32 [N] to log-probs [T, V].
-        tokens: Names of its V outputs.
-        frame_shift_s: Seconds from a frame to the next.
-        sample_rate: Samples a second of the waveform.
-        logits: Whether what it returns is still to be normalised.
-    """
-
-    def __init__(
-        self,
-        function: Callable[[np.ndarray], Any],
-        tokens: TokenTable,
-        *,
-        frame_shift_s: float,
-        sample_rate: int,
-        logits: bool = False,
-    ) -> None:
-        spec = EncoderSpec(tokens, frame_shift_s, sample_rate)
-        super().__init__(spec, one_by_one(function), logits=logits)
-
-
 def one_by_one(function: Callable[[np.ndarray], Any]) -> Run:
     """The `run` of a function that takes one waveform."""
     return lambda batch, _: [as_array(function(waveform)) for waveform in batch]
