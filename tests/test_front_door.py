@@ -96,6 +96,7 @@ def test_messages_name_packages_that_are_on_the_index():
         "transformers",
         "torch",
         "nemo_toolkit[asr]",
+        "zstandard",
     }
     for name in found - own:
         package, _, version = name.partition("==")

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import kaldialign
 import numpy as np
 
 from wfstdec.checks.inputs import Pairs, TokenCounts, blank_doubt, called_separator
@@ -21,6 +20,7 @@ from wfstdec.checks.rows import MOST_ROWS, RowKind, kind_of, row_sums, spread
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import read_text
+from wfstdec.metrics import GAP, align
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.display import examples
 from wfstdec.text.files import read_lines
@@ -529,18 +529,19 @@ class _Examination:
 
     def _check_order(self, pairs: Iterable[tuple[list[int], list[int]]]) -> None:
         """Look for tokens that are nearly always recognised as one other token."""
-        found: dict[int, Counter[int]] = defaultdict(Counter)
-        for reference, path in pairs:
-            for token, other in kaldialign.align(reference, path, -1):
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for both in pairs:
+            for token, other in align(*(list(map(str, one)) for one in both)):
                 found[token][other] += 1
         moved = []
         for token, others in sorted(found.items()):
             [(other, count), *_] = others.most_common(1)
             total = others.total()
             # A model that mistakes sounds mistakes them for several.
-            if token != other and min(token, other) >= 0 and total >= _SEEN:
+            if token != other and GAP not in (token, other) and total >= _SEEN:
                 if count > _MOVED * total:
-                    names = [repr(self.tokens.names[one]) for one in (token, other)]
+                    numbers = int(token), int(other)
+                    names = [repr(self.tokens.names[one]) for one in numbers]
                     share = percent(count / total)
                     moved.append(f"{names[0]} as {names[1]} ({share})")
         if moved:
