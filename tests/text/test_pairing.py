@@ -18,29 +18,24 @@ SIDES = ("--ref", "--hyp")
 
 
 @pytest.mark.parametrize(
-    "written, remedy",
+    "written",
     [
-        (lambda one: one + ".wav", "those of --ref have '.wav' at the end"),
-        (lambda one: "spk-" + one, "those of --ref have 'spk-' in front"),
-        (lambda one: f"a/b/{one}.flac", "have 'a/b/' in front and '.flac' at the end"),
-        (lambda one: one.split("-", 1)[1], "those of --hyp have '1272-' in front"),
-        (lambda one: one + "-A", "those of --ref have '-A' at the end"),
+        lambda one: one + ".wav",
+        lambda one: f"a/b/{one}.flac",
+        lambda one: one.split("-", 1)[1],
+        lambda one: one.upper() + "-A",
     ],
 )
-def test_ids_that_differ_in_form_say_how(written, remedy):
+def test_ids_that_differ_in_form_say_how(written):
     pairing = Pairing.of(map(written, IDS), IDS, SIDES)
-    assert remedy in pairing.remedy and "40 of 40 pair" in pairing.remedy
+    found = f"{written(IDS[0])!r} of --ref seems to be {IDS[0]!r} of --hyp"
+    assert pairing.remedy.startswith(found)
     with pytest.raises(FormatError, match="no utterance of --ref is in --hyp, exp"):
         pairing.check()
 
 
-def test_ids_that_differ_in_case_or_in_parts_that_differ_say_so():
-    names = [f"Utt{chr(65 + i)}" for i in range(5)]
-    pairing = Pairing.of(names, map(str.lower, names), SIDES)
-    assert pairing.remedy == "they differ in case, but for which 5 of 5 pair"
-    speakers = [f"speaker{i}-u{i}" for i in range(5)]
-    pairing = Pairing.of(speakers, [f"u{i}" for i in range(5)], SIDES)
-    assert pairing.remedy.startswith("'speaker0-u0' of --ref seems to be 'u0' of --hyp")
+def test_a_number_within_a_longer_one_is_no_form_of_it():
+    assert Pairing.of(["utt1", "utt2"], ["utt10", "utt20"], SIDES).remedy == ""
 
 
 def test_ids_that_have_nothing_to_do_with_each_other_have_no_remedy():
@@ -57,7 +52,7 @@ def test_some_that_do_not_pair_are_counted_and_named():
     pairing.check()
     assert pairing.message.startswith(
         f"2 utterances of --ref are not in --hyp: {IDS[0]} x1.wav; "
-        "1 utterances of --hyp are not in --ref: x1; those of --ref have '.wav'"
+        "1 utterances of --hyp are not in --ref: x1; 'x1.wav' of --ref seems to be"
     )
     assert Pairing.of(IDS, IDS, SIDES).message == ""
 

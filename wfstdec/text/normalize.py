@@ -25,7 +25,7 @@ Two sides should have the same utterances; ids pair that are equal:
 
     pairing = Pairing.of(references, hypotheses, ("--ref", "--hyp"))
     pairing.check()                   # an error where nothing pairs
-    pairing.remedy                    # "those of --ref have '.wav' at the end, ..."
+    pairing.remedy                    # "'a.wav' of --ref seems to be 'a' of --hyp ..."
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import logging
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from wfstdec.errors import FormatError, InputError
@@ -129,21 +129,13 @@ def _character(text: str, i: int) -> str:
 
 
 def _is_of_word(character: str) -> bool:
-    """Tell whether it is a letter, a digit or a mark on one."""
     return bool(character) and unicodedata.category(character)[0] in "LNM"
 
 
-TRIED_AT_MOST = 2000
-"""Ids of each side of which forms are tried."""
-CLEARLY = 0.02
-"""A share of words that is worth a warning."""
-_EDGE = re.compile(r"[-_/.:]")
+TRIED = 50  # ids of one side that are looked for on the other
+CLEARLY = 0.02  # a share of words that is worth a warning
 
 _log = logging.getLogger(__name__)
-
-
-_Pair = tuple[str, str]
-"""Ids of both sides that differ in form alone."""
 
 
 @dataclass(frozen=True)
@@ -193,22 +185,23 @@ class Pairing:
 
     @functools.cached_property
     def remedy(self) -> str:
-        """How ids of one side become those of the other; empty if it is not known."""
-        left, right = self.only_left[:TRIED_AT_MOST], self.only_right[:TRIED_AT_MOST]
-        turned = [(b, a) for a, b in _paired(right, left)]
-        pairs = max(_paired(left, right), turned, key=len)
-        fewer = min(len(left), len(right))
+        """How ids of one side are written on the other; empty if it is not known."""
+        pairs, others = [], self.only_right[: TRIED**2]
+        for one in self.only_left[:TRIED]:
+            alike = [other for other in others if _is_alike(one, other)]
+            pairs += [(one, *alike)] if len(alike) == 1 else []
+        fewer = min(len(self.only_left), len(self.only_right), TRIED)
         if not pairs or 2 * len(pairs) < fewer:
             return ""
-        kinds = Counter(_difference(pair, self.names) for pair in pairs)
-        (kind, count), *_ = kinds.most_common(1)
-        if count == len(pairs):
-            return f"{kind}, but for which {count} of {fewer} pair"
-        one, other = pairs[0]
-        return (
-            f"{one!r} of {self.names[0]} seems to be {other!r} of {self.names[1]} "
-            f"({kind}), and so {len(pairs)} of {fewer}"
-        )
+        (one, other), (left, right) = pairs[0], self.names
+        return f"{one!r} of {left} seems to be {other!r} of {right}, and so for others"
+
+
+def _is_alike(one: str, other: str) -> bool:
+    """Tell whether one id is in the other, as a part of its own, in any case."""
+    short, whole = sorted((one.casefold(), other.casefold()), key=len)
+    part = rf"(?<![^\W_]){re.escape(short)}(?![^\W_])"
+    return short in whole and re.search(part, whole) is not None
 
 
 def check_words(
@@ -252,39 +245,3 @@ def _share(
     lacking = {w: None for w in counts if not known.issuperset(normalizer.word(w))}
     missing = sum(counts[word] for word in lacking)
     return 1 - missing / sum(counts.values()), lacking
-
-
-def _paired(left: Iterable[str], right: Iterable[str]) -> list[_Pair]:
-    """Ids of one side in which another stands, whose case is ignored; both once."""
-    times = Counter(map(str.casefold, right))
-    by_key = {k: one for one in right if times[k := one.casefold()] == 1}
-    found: dict[str, str] = {}
-    for one in left:
-        other = next((by_key[form] for form in _forms(one) if form in by_key), None)
-        if other is not None:
-            found.setdefault(other, one)
-    return [(one, other) for other, one in found.items()]
-
-
-def _forms(utterance: str) -> Iterator[str]:
-    """An id in one case, then without more and more behind and before."""
-    folded = utterance.casefold()
-    edges = list(_EDGE.finditer(folded))
-    for begin in (0, *(edge.end() for edge in edges)):
-        yield folded[begin:]
-        yield from (folded[begin : edge.start()] for edge in reversed(edges))
-
-
-def _difference(pair: _Pair, names: tuple[str, str]) -> str:
-    left, right = map(str.casefold, pair)
-    if left == right:
-        return "they differ in case"
-    longer, shorter, name = pair[0], right, names[0]
-    if left in right:
-        longer, shorter, name = pair[1], left, names[1]
-    begin = longer.casefold().index(shorter)
-    before, after = longer[:begin], longer[begin + len(shorter) :]
-    places = [f"{before!r} in front"] if before else []
-    places += [f"{after!r} at the end"] if after else []
-    case = "" if pair[0] in pair[1] or pair[1] in pair[0] else ", other case"
-    return f"those of {name} have {' and '.join(places)}{case}"
