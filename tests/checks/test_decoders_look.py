@@ -60,6 +60,7 @@ def test_time_first_with_lengths_and_columns_for_rows():
 SPREAD = np.random.default_rng(5).uniform(0, 3, 43).astype(np.float32)
 BAD_INPUT = {
     "logits": (lambda x: 3 * x + 7, "logits"),
+    "probabilities": (np.exp, "as it is: probabilities"),
     "log10": (lambda x: x / LN10, "logs to base 10"),
     "log2": (lambda x: x / np.float32(np.log(2)), "logs to base 2"),
     "priors": (lambda x: x - SPREAD, "far from a sum of one"),

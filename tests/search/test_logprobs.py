@@ -1,11 +1,9 @@
 """Log-probs of all shapes and types, and what is wrong with bad ones."""
 
-import warnings
-
 import numpy as np
 import pytest
 
-from wfstdec.errors import InputError, LogprobError, LogprobWarning, ShapeError
+from wfstdec.errors import InputError, LogprobError, ShapeError
 from wfstdec.search.logprobs import as_utterances
 
 INF = np.inf
@@ -44,16 +42,6 @@ def test_what_needs_no_copy_is_not_copied():
     batch = np.zeros((2, 3, 4), np.float32)
     for array in as_utterances(batch, [3, 2], 4):
         assert np.shares_memory(array, batch)
-
-
-def test_probabilities_are_doubted():
-    probabilities = np.exp(EXACT)
-    with pytest.warns(LogprobWarning, match=r"lie in 0 to 1, expected natural logs"):
-        as_utterances([EXACT[:0], probabilities, probabilities], None, 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for fine in (EXACT, np.zeros_like(EXACT), EXACT + 0.5):
-            as_utterances([EXACT[:0], fine, probabilities], None, 3)
 
 
 def test_nested_lists_of_python():

@@ -50,8 +50,7 @@ OFTEN_BETWEEN = 0.03
 """The same of tokens that are called as separators are (on real speech: 0.20)."""
 _BETWEEN = frozenset("| ▁ _ wb space ws boundary sep sil silence sp pau".split())
 
-# Every search reports probabilities by itself.
-_WRONG = frozenset(RowKind) - {RowKind.LOGPROBS, RowKind.PROBABILITIES}
+_WRONG = frozenset(RowKind) - {RowKind.LOGPROBS}
 
 Pairs = Iterable[tuple[str, np.ndarray]]
 
@@ -233,10 +232,10 @@ class InputCheck:
         """Check an utterance's rows, and count its tokens if it is one of the first."""
         if not (self.enabled and isinstance(rows, np.ndarray) and len(rows)):
             return  # on a device
-        # What has nothing below 0, or no number, is reported by the search.
+        # What has no number is reported by the search.
         if not rows.max() < np.inf:
             return
-        if (rows.min() < 0 and self.warn_of_kind(rows)) or self._counted >= UTTERANCES:
+        if (rows.any() and self.warn_of_kind(rows)) or self._counted >= UTTERANCES:
             return
         self.count(rows)
         if self._counted == UTTERANCES:

@@ -2,14 +2,13 @@
 
 import functools
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32
 
-from wfstdec.errors import LogprobError, LogprobWarning, ShapeError
+from wfstdec.errors import LogprobError, ShapeError
 from wfstdec.jit import inlined, kernel
 
 MAX_LOGPROB = np.float32(1e20)
@@ -18,11 +17,10 @@ above minus infinity and small enough to add."""
 
 
 def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
-    """Split a batch into one checked array per utterance, float32 [T, V], C order.
-
-    `logprobs`: [B, T, V], a sequence of [T, V], or one [T, V]; NumPy, torch, or any
-    array with DLPack; floats of any size. `lengths`: [B] frames of each; None for all.
-    """
+    """Split a batch into one checked array per utterance, float32 [T, V], C order."""
+    # `logprobs`: [B, T, V], a sequence of [T, V], or one [T, V]; NumPy, torch, or any
+    # array with DLPack; floats of any size. `lengths`: [B] frames of each; None for
+    # all.
     utterances = as_rows(logprobs, lengths, num_tokens)
     return list(map(with_numbers_checked, utterances, range(len(utterances))))
 
@@ -31,12 +29,10 @@ def as_rows(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
     """`as_utterances`, but without `with_numbers_checked`."""
     arrays = split_batch(logprobs, as_numpy)
     counts = check_lengths(lengths, len(arrays), getattr(logprobs, "shape", ()))
-    rows = [
+    return [
         _as_float(array, i, count, num_tokens)
         for i, (array, count) in enumerate(zip(arrays, counts, strict=True))
     ]
-    _doubt_probabilities(rows)
-    return rows
 
 
 def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
@@ -149,22 +145,6 @@ def count_numbers(rows):
             masked_here += np.int32((part[i] < -MAX_LOGPROB) & (part[i] > -np.inf))
         good, masked = good + np.int64(good_here), masked + np.int64(masked_here)
     return good, masked
-
-
-def _doubt_probabilities(utterances: list[np.ndarray]) -> None:
-    """Warn where a whole utterance has nothing below 0."""
-    first = next((used for used in utterances if used.size), None)
-    # Most end here: a minimum takes longer. One token may have a probability of 1.
-    if first is None or first[0, 0] < 0 or first[0, -1] < 0:
-        return
-    if first.min() >= 0 and first.max() > 0:
-        found = "in 0 to 1" if first.max() <= 1 else "above 0"
-        warnings.warn(  # without figures, so that a run says it once
-            f"logprobs lie {found}, expected natural logs of probabilities: take the "
-            "log first",
-            LogprobWarning,
-            stacklevel=4,
-        )
 
 
 def bad_logprob(i: int | str, frame: int, row: np.ndarray) -> LogprobError:
