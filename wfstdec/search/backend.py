@@ -1,73 +1,26 @@
-"""The protocol of a decoder's backend.
+"""The backends of a decoder: a model that is searched, laid out for a kind of machine.
 
-    utterances = backend.inputs(logprobs, lengths)     # checked
+    utterances = backend.inputs(logprobs, lengths)     # checked, one array each
     found = backend.decode(utterances, options, boosts)
 
+    backend.prepare(options, boosts[0])                # lay out boosts ahead of `start`
     search = backend.start(options, boosts[0])         # one in chunks
     backend.advance([search], [chunk])                 # any number of times
     search.look()                                      # how far it has come
     search.finish()
 
-Utterances of CTC models are log-probs, float32 [T, V], and results are paths, with what
-was recorded for lattices.
+`backend.can` has its abilities, of `search.threads`. Utterances of CTC models are
+log-probs, float32 [T, V], and results are paths, with what was recorded for lattices.
+With `SEGMENTS`, `search.settle(min_frames)` gives the segments of a lattice that were
+settled since the last call. `threads.HostBackend` and `gpu.backend.BatchingBackend` are
+the bases.
 """
 
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import BackendError
-from wfstdec.search.threads import Read, Workers
-
-_Chunk = TypeVar("_Chunk")
-
-
-class Backend(Protocol[_Chunk]):
-    """A model that is searched, laid out for one kind of machine."""
-
-    @property
-    def can(self) -> frozenset[str]:
-        """Abilities: `LATTICES` and others of `search.threads`."""
-
-    def inputs(self, logprobs: Any, lengths: Any) -> Sequence[_Chunk]:
-        """Check the user's arrays; one array per utterance."""
-
-    def decode(
-        self,
-        utterances: Sequence[_Chunk],
-        options: Any,
-        boosts: Sequence[CompiledBoosts],
-        *,
-        record: bool = False,
-        workers: Workers = ...,
-        read: Read | None = None,
-    ) -> list[Any]:
-        """Decode whole utterances, in any groups; `read` is applied to each group."""
-
-    def prepare(self, options: Any, boosts: CompiledBoosts) -> None:
-        """Lay out boosts ahead of `start`."""
-
-    def start(
-        self, options: Any, boosts: CompiledBoosts, *, record: bool = False
-    ) -> Any:
-        """Begin an utterance that arrives in chunks.
-
-        The search has `advance(chunk)`, `look()`: how far it has come, and `finish()`.
-        With lattices, and `SEGMENTS` in `can`, it also has `settle(min_frames)`: the
-        segments settled since the last call, which it forgets.
-        """
-
-    def advance(
-        self,
-        searches: Sequence[Any],
-        chunks: Sequence[_Chunk],
-        *,
-        names: Sequence[int | str] | None = None,
-        workers: Workers = ...,
-    ) -> None:
-        """Decode a chunk of each search; `names`: of the searches, for errors."""
-
 
 AUTO = "auto"
 

@@ -29,7 +29,7 @@ from wfstdec.checks.rows import check_frame_shift
 from wfstdec.errors import BackendError, InputError, OptionError, WfstdecError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
-from wfstdec.search.backend import AUTO, Backend, make_backend
+from wfstdec.search.backend import AUTO, make_backend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.paths.lattice import confidences_of
@@ -108,7 +108,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def __init__(
         self,
         options: Any,
-        backend: Backend[_Chunk],
+        backend: Any,
         boosts: BoostCompiler,
         *,
         frame_shift_s: float,
@@ -128,7 +128,6 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._pace = CallBudget()
 
     def __repr__(self) -> str:
-        """Show the vocabulary, and options that are not as they are by default."""
         changed = {
             field.name: value
             for field in fields(self.options)
@@ -271,10 +270,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         *,
         record: bool = True,
     ) -> list[Any]:
-        """Search whole utterances, and read each as soon as it is found.
-
-        Lattices of a large batch are not in memory all together.
-        """
+        """Search whole utterances, and read each as soon as it is found."""
+        # Lattices of a large batch are not in memory all together.
         utterances = self._inputs(self._backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
 
@@ -461,8 +458,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             raise BackendError(
                 "this backend works in the host's memory, expected 'cuda' for a plan"
             )
-        backend: Any = self._backend
-        return backend.memory_plan(num_utterances, num_frames, self.options)
+        return self._backend.memory_plan(num_utterances, num_frames, self.options)
 
     def made_up_input(self) -> np.ndarray:
         """Log-probs of a word of the vocabulary, [T, V], to warm up with."""
@@ -479,11 +475,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return rows
 
     def warm_up(
-        self,
-        boosts: BoostsLike = None,
-        *,
-        lattices: bool = True,
-        sessions: bool = True,
+        self, boosts: BoostsLike = None, *, lattices: bool = True, sessions: bool = True
     ) -> None:
         """Compile or load all kernels of this decoder, by decoding a word.
 
@@ -539,7 +531,6 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             )
 
     def _check_nbest(self, lattices: bool) -> None:
-        """Raise where there are no n-best lists."""
         if self._nbest_from is None:
             raise OptionError(
                 f"{type(self).__name__} finds only the best hypothesis, expected a "
@@ -555,25 +546,20 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             )
 
     def _output_tokens(self) -> OutputTokens:
-        """Tokens that the decoder can output."""
         return OutputTokens.of(self.vocabulary)
 
-    def _inputs(
-        self, backend: Backend[_Chunk], logprobs: Any, lengths: Any
-    ) -> Sequence[_Chunk]:
+    def _inputs(self, backend: Any, logprobs: Any, lengths: Any) -> Sequence[_Chunk]:
         utterances = backend.inputs(logprobs, lengths)
         self._input_check.batch(logprobs, utterances, self.tokens.blank)
         return utterances
 
     def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:
-        """Compile and check the boosts of n utterances."""
         compiled = self._boosts.compile(boosts, n, float(self.options.boost_scale))
         check_made_for(compiled, self._made_for)
         self._check_boosts(compiled)
         return compiled
 
     def _ready(self, boosts: BoostsLike) -> CompiledBoosts:
-        """Compile an utterance's boosts and lay them out."""
         [compiled] = self._compiled([boosts], 1)
         self._backend.prepare(self.options, compiled)
         return compiled
@@ -599,7 +585,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         utterances: Sequence[Any],
         boosts: list[CompiledBoosts],
         *,
-        backend: Backend[_Chunk] | None = None,
+        backend: Any = None,
         record: bool = False,
         read: Read | None = None,
     ) -> list[Any]:
@@ -652,7 +638,7 @@ class _OnGpu:
         self.room, self.searched = room, searched
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arguments: another machine may have a GPU or none."""
+        # Another machine may have a GPU or none.
         return _OnGpu, (self.room, self.searched)
 
     @cached_property
