@@ -52,11 +52,11 @@ from wfstdec.search.endpoints import Endpointer as Endpointer
 from wfstdec.search.endpoints import EndpointRule as EndpointRule
 from wfstdec.search.hypothesis import Hypothesis as Hypothesis
 from wfstdec.search.hypothesis import Partial as Partial
+from wfstdec.search.hypothesis import rescore_texts as rescore_texts
 from wfstdec.search.options import OpenVocabulary as OpenVocabulary
 from wfstdec.search.paths.lattice import SegmentReader as SegmentReader
 from wfstdec.search.paths.lattice import lattice_hypotheses as lattice_hypotheses
 from wfstdec.search.sessions import Sessions as Sessions
-from wfstdec.search.text_rescoring import rescore_texts as rescore_texts
 from wfstdec.text.arpa import read_arpa as read_arpa
 from wfstdec.text.lexicon import Lexicon as Lexicon
 from wfstdec.text.lexicon import read_lexicon as read_lexicon

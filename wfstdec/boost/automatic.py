@@ -1,8 +1,5 @@
 """The bonuses of a list without numbers: as much as is safe.
 
-    defaults = DefaultBonuses(words, lexicon, word_cost)
-    defaults.of(["bartley", "new york"])        # {"bartley": 5.1, "new york": 5.1}
-
     bonus = min(MOST, ln(1 + TRUST / (sqrt(p) * sum of all sqrt(p)))) * share
     bonus = max(0, unk_cost - max(ADDED, ln(3 n))) * share      of each of n OOV words
 
@@ -46,23 +43,17 @@ MOST, MOST_OF_TOKENS = 8.0, 6.0
 """No bonus is larger, nats: lists that may be trusted gain nothing beyond."""
 TRUST = 0.25
 """1 has slightly more of the words of short lists right, and does harm with 20,000."""
-NEIGHBOURS, HOMOPHONES = 0.6, 0.2
-"""Shares of words that may be taken for likelier ones."""
-SIMILAR = 3.0
-"""A homophone that is likelier by less does not count."""
-ADDED = 6.7
-"""Least cost of an OOV word, nats, its bonus deducted."""
-COMMON = 9.0
-"""Words that cost less, nats, must not be taken for added ones."""
-NEAR_ADDED, SAME_ADDED = 0.6, 0.1
-"""Shares of added words that sound like common ones."""
+NEIGHBOURS, HOMOPHONES = 0.6, 0.2  # shares of words that may be taken for likelier ones
+SIMILAR = 3.0  # a homophone that is likelier by less does not count
+ADDED = 6.7  # least cost of an OOV word, nats, its bonus deducted
+COMMON = 9.0  # words that cost less, nats, must not be taken for added ones
+NEAR_ADDED, SAME_ADDED = 0.6, 0.1  # shares of added words that sound like common ones
 RECURRENCES = 30
 """How often each letter has to be in a list, on the average, to be known as all."""
 FAR_LESS = 1.5
 """Power of the number of tokens that letters can make, below which V does not count."""
 
-_RAREST = 40.0
-"""No word is taken to cost more, nats."""
+_RAREST = 40.0  # no word is taken to cost more, nats
 _EXTRA_TOKENS, _TOKENS_PER_V = 1.5, 3.0
 
 
@@ -90,10 +81,9 @@ def _bonuses(
 
 
 class Sounds:
-    """The pronunciations of a lexicon, to be compared with others.
+    """The pronunciations of a lexicon, to be compared with others."""
 
-    `word_cost`: float [W], unigram costs, nats.
-    """
+    # `word_cost`: float [W], unigram costs, nats.
 
     def __init__(
         self, lexicon: Lexicon, word_ids: Mapping[str, int], word_cost: np.ndarray
@@ -133,11 +123,9 @@ class Sounds:
         cost: np.ndarray | float,
         least: float = 0.0,
     ) -> np.ndarray:
-        """How words that cost less than this sound, for each pronunciation, uint8 [P].
-
-        `cost`: nats, float64 [P] or one for all. `least`: by how much a homophone must
-        cost less.
-        """
+        """How words that cost less sound, for each pronunciation, uint8 [P]."""
+        # `cost`: nats, float64 [P] or one for all. `least`: by how much a homophone
+        # must cost less.
         found = self.neighbours(prons, cost).astype(np.uint8)
         whole = _hashes_of(prons)[1]
         found[_look_up(self._whole, whole) < cost - least] = HOMOPHONE
@@ -214,16 +202,14 @@ def _hashes(tokens, splits):
 
 @jit
 def _longer(key, token):
-    """The hash of a sequence with one more token."""
     key = (key ^ np.uint64(token + 1)) * _FACTOR
     return key ^ (key >> np.uint64(29))
 
 
 class DefaultBonuses:
-    """Bonuses for the words of one decoder, `words[0]` being `<eps>`.
+    """Bonuses for the words of one decoder, `words[0]` being `<eps>`."""
 
-    `word_cost`: float [W], unigram costs, nats; None: all words are as likely.
-    """
+    # `word_cost`: float [W], unigram costs, nats; None: all words are as likely.
 
     def __init__(
         self,
@@ -253,10 +239,7 @@ class DefaultBonuses:
         oov: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({}),
         others: Iterable[str] = (),
     ) -> dict[str, float]:
-        """The bonus of each word or phrase of a list, nats.
-
-        `others`: Entries of the list that have numbers.
-        """
+        """The bonus of each word or phrase; `others`: entries that have numbers."""
         new = oov.keys()
         known = [text for text in texts if text not in new]
         spelt = {text: [self._ids.get(word) for word in text.split()] for text in known}
@@ -272,7 +255,6 @@ class DefaultBonuses:
         return found | (self._of_oov(oov) if new else {})
 
     def _of_oov(self, oov: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, float]:
-        """The bonus of each word that is added, nats."""
         most = max(0.0, self._unk_cost - max(ADDED, math.log(3 * len(oov))))
         prons = [one for ways in oov.values() for one in ways]
         owner = np.repeat(np.arange(len(oov)), [len(w) for w in oov.values()])

@@ -1,19 +1,11 @@
-"""Compiling boost lists for searches.
+"""Compile boost lists: from `BoostList` to `CompiledBoosts`, the input of searches.
 
-    BoostList               a user's list, checked (`boost.lists`)
-    CompiledBoosts          the input of every search (`boost.compiled`)
-    WordBoosts              a hash map of word ids (`boost.compiled`)
-    PhraseBoosts            an automaton over words or tokens (`boost.phrases`)
-    OovWords                words that the decoder lacks (`text.vocabulary`)
-
-For instance:
-
-    boosts = ["bartley", "new york"]                     # safe default bonuses
-    boosts = {"bartley": 4.0, "new york": 3.0}           # nats for each occurrence
-    boosts = [BoostEntry("fuchs", ["f j u k s"]), "new york"]  # and OOV words
-    boosts = compiler.compile(["new york"])              # phrases, token by token
-    boosts = Boosts({"bartley": 4.0}, compiler.compile(["new york"]))
-    boosts = [None, boosts]                              # a list for each utterance
+boosts = ["bartley", "new york"]                     # safe default bonuses
+boosts = {"bartley": 4.0, "new york": 3.0}           # nats for each occurrence
+boosts = [BoostEntry("fuchs", ["f j u k s"]), "new york"]  # and OOV words
+boosts = compiler.compile(["new york"])              # phrases, token by token
+boosts = Boosts({"bartley": 4.0}, compiler.compile(["new york"]))
+boosts = [None, boosts]                              # a list for each utterance
 """
 
 from __future__ import annotations
@@ -63,10 +55,8 @@ from wfstdec.text.lexicon import show, word_ids
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OovWords, Vocabulary
 
-_LARGE = 20.0
-"""Nats: a bonus above that was hardly meant as one."""
-_SMALL = 0.5
-"""Nats: with a bonus below that an entry of a list changes little."""
+_LARGE = 20.0  # nats: a bonus above that was hardly meant as one
+_SMALL = 0.5  # nats: with a bonus below that an entry of a list changes little
 _ONLY_TOKENS = (
     "but this decoder has no words, expected phrases of tokens: compile them by a "
     "PhraseCompiler with the token table"
@@ -196,11 +186,9 @@ class _LazyBonuses:
 
     @cached_property
     def made(self) -> DefaultBonuses:
-        """The bonuses."""
         return self._make()
 
     def __call__(self, texts: Iterable[str]) -> dict[str, float]:
-        """The bonus of each text, nats."""
         return self.made.of(texts)
 
     def __getstate__(self) -> dict[str, DefaultBonuses]:
@@ -208,11 +196,10 @@ class _LazyBonuses:
 
 
 class BoostCompiler:
-    """Compiles what users give, for the words and tokens of one decoder.
+    """Compiles what users give, for the words and tokens of one decoder."""
 
-    `words`: the word table, `words[0]` being `<eps>`; empty where there is none.
-    `defaults`: makes the finder of bonuses for lists without numbers.
-    """
+    # `words`: the word table, `words[0]` being `<eps>`; empty where there is none.
+    # `defaults`: makes the finder of bonuses for lists without numbers.
 
     def __init__(
         self,
@@ -235,10 +222,6 @@ class BoostCompiler:
         self._given: LruCache[_Compiled] = LruCache()  # the same, by what was given
 
     @property
-    def _defaults(self) -> DefaultBonuses:
-        return self._lazy.made
-
-    @property
     def defaults_of_phrases(self) -> Defaults:
         """Function from the phrases of a list to their bonuses, nats."""
         if not self._words:
@@ -247,7 +230,7 @@ class BoostCompiler:
 
     def is_rare(self, word: str, commonest: int) -> bool | None:
         """Tell whether a word is none of the commonest; as `Decoder.is_rare`."""
-        return self._defaults.is_rare(self.matcher.candidates(word), commonest)
+        return self._lazy.made.is_rare(self.matcher.candidates(word), commonest)
 
     def compile(
         self, boosts: BoostsLike | Sequence, n: int, scale: float = 1.0
@@ -316,7 +299,7 @@ class BoostCompiler:
             phrases = self._checked(phrases, len(new))
         made = scaled_boosts(CompiledBoosts(words, phrases, oov), scale)
         without = [text for text in single if numbers.get(text) is None]
-        alike = self._defaults.alike(without) if len(without) > 1 else ()
+        alike = self._lazy.made.alike(without) if len(without) > 1 else ()
         small = _small(numbers, bonuses)
         reports = unknown, unknown_tokens, listed.phrases, taken, large, alike, small
         return _Compiled(made, *reports)
@@ -361,7 +344,7 @@ class BoostCompiler:
         without = {text: None for text, bonus in numbers.items() if bonus is None}
         without |= dict.fromkeys(word for word in new if word not in numbers)
         others = numbers.keys() - without.keys()
-        bonuses = self._defaults.of(without, new, others) if without else {}
+        bonuses = self._lazy.made.of(without, new, others) if without else {}
         return bonuses | {text: one for text, one in numbers.items() if one is not None}
 
     def _warn_of(self, compiled: Collection[_Compiled]) -> None:
@@ -497,11 +480,9 @@ def phrase_compiler(
     matcher: WordMatcher | None = None,
     defaults: Defaults | None = None,
 ) -> PhraseCompiler:
-    """A compiler of phrases; arguments and errors as of `Decoder.phrase_compiler`.
-
-    `tokenizer`: cuts phrases where there is neither a lexicon nor a SentencePiece
-    model; with one it warns of phrases that it cuts otherwise.
-    """
+    """A compiler of phrases; arguments and errors as of `Decoder.phrase_compiler`."""
+    # `tokenizer`: cuts phrases where there is neither a lexicon nor a SentencePiece
+    # model; with one it warns of phrases that it cuts otherwise.
     if vocabulary.words and sentencepiece_model is not None:
         raise OptionError(
             f"sentencepiece_model={os.fspath(sentencepiece_model)!r} for a decoder "

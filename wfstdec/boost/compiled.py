@@ -1,15 +1,9 @@
 """Compiled boosts of an utterance, the input of every search, and their scaling.
 
-They may be pickled. A backend keeps the tables for its kernels itself while they live.
-
 Boosted words are the one-state acceptor B of "GPU-Accelerated WFST Beam Search Decoder
 for CTC-based Speech Recognition" (arXiv 2311.04996): a bonus is credited on whichever
 arc carries the word's label. It is a hash map with linear probing, so that CPU and GPU
-read the same arrays:
-
-    slot = mix(word) & (len(keys) - 1)
-    while keys[slot] not in (word, 0): slot = (slot + 1) & (len(keys) - 1)
-    bonus = bonuses[slot]                       # 0.0 where keys[slot] == 0
+read the same arrays.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,7 +59,6 @@ def compile_word_boosts(
 
 @kernel
 def _fill(keys, bonuses, words, by_word):
-    """Fill a hash map."""
     mask = np.uint32(len(keys) - 1)
     for i in range(len(words)):
         slot = mix(words[i]) & mask

@@ -49,8 +49,7 @@ _IGNORED = str.maketrans({"ɡ": "g"} | dict.fromkeys("ˈˌːˑ͜͡"))
 """Stress, length, ties; and the second letter that Unicode has for g."""
 _PROBABILITY = re.compile(r"[01]?\.\d+([eE]-?\d+)?|1(\.0*)?")
 _ALTERNATE = re.compile(r"\(\d+\)$")
-_SHOWN = 200
-"""Characters of a program's output in an error."""
+_SHOWN = 200  # characters of a program's output in an error
 
 
 class G2p:
@@ -96,11 +95,7 @@ class G2p:
         return type(self), self._given
 
     def say(self, words: Sequence[str], tokens: TokenTable) -> _Names:
-        """The pronunciations of words, names of tokens; also such as there are none of.
-
-        Raises:
-            BoostError: A program failed, or what was given is no pronunciation.
-        """
+        """The pronunciations of words, as names of tokens, known or not."""
         if isinstance(self._source, Lexicon):
             lists, names = self._source.by_word(), tokens.names
             spoken = {word: sorted({*lists.get(word, ())}) for word in words}
@@ -274,8 +269,7 @@ def names_of_tokens(given: object, word: str) -> Sequence[str]:
     return names
 
 
-_SAMPLE = 200
-"""Number of words of a lexicon that decide whether it is one of spellings."""
+_SAMPLE = 200  # number of words of a lexicon that decide whether it is one of spellings
 
 
 class G2pResult(NamedTuple):

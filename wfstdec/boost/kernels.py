@@ -3,14 +3,11 @@
     worth = word_bonus(tables.words, word)                       # nats
     worth, state = credit(phrases, steps, state_of(boost), label, worth)
     paid, boost = pay(boost, state, worth, size)                 # of an instalment
-    paid <= most_paid(boost, most, size)                         # for any worth <= most
     cost = cost_at_end(phrases.final_cost, boost, size)
 
 Sums are in the order of `tests/reference/boost_reference.py`: a bonus, less the cost of
-phrases.
-
-A credit above the beam would at once drop everything else. So a step of the search pays
-one instalment at most, and the rest is deferred, in whole quarters of an instalment:
+phrases. A credit above the beam would at once drop everything else: a step of the
+search pays one instalment at most, and the rest is deferred, in quarters of one.
 
     due = deferred * size / 4 + credit  credit: of the words and phrases of this step
     due <= size                       it is paid; below 0 it is charged
@@ -18,16 +15,8 @@ one instalment at most, and the rest is deferred, in whole quarters of an instal
                                       no more than an instalment to be paid
 
 A step is made on each arc with a word and each arc on which a token begins; the end
-pays what is deferred, so that the sum is what it was without instalments. At most
-`MAX_DEFERRED` quarters are deferred; what exceeds them is paid at once.
-
-A boost state of a search is the number of deferred quarters and the phrases' state:
-
-    boost = join(deferred, state)
-    deferred, state = deferred_of(boost), state_of(boost)
-
-Where no word is boosted, and none begins a phrase, a search continues without boosts:
-`may_boost(words, row)`, and `boost_window(words, first)` for the positions of a row.
+pays what is deferred. At most `MAX_DEFERRED` quarters are deferred; what exceeds them
+is paid at once. A boost state is their number and the phrases' state.
 """
 
 import math
@@ -42,10 +31,8 @@ from wfstdec.jit import inlined, part
 
 STATE_BITS = 25
 """The bits of the phrases' state; those above it count deferred quarters."""
-MAX_DEFERRED = 63
-"""No more quarters of an instalment are deferred."""
-_SIZE_BITS = 18
-"""A size has no more: so that a number of quarters is exact in float32."""
+MAX_DEFERRED = 63  # no more quarters of an instalment are deferred
+_SIZE_BITS = 18  # a size has no more: so that a number of quarters is exact in float32
 _QUARTER = float32(0.25)
 _BITS = uint32(STATE_BITS)
 _STATE = uint32((1 << STATE_BITS) - 1)

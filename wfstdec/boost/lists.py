@@ -1,15 +1,11 @@
 """Boost lists: every form in which users give them, and the one that is checked.
 
 BoostList.of({"bartley": 4.0, "new york": None})
-BoostList.of(["new york", BoostEntry("fuchs", ["f j u k s"], 4.0)])
-BoostList.of(compiler.compile(["new york"]))
 BoostList.weighted(["new  york"]).numbers     # {"new york": None}
 
 Words of a list are matched to a word table by Unicode form, case and punctuation:
 
-matcher = WordMatcher(word_ids)
-matcher.candidates("Bartley,")                          # ["bartley"]
-numbers, taken = matcher.match({"Bartley": 4.0})        # {"bartley": 4.0}
+numbers, taken = WordMatcher(word_ids).match({"Bartley": 4.0})        # {"bartley": 4.0}
 """
 
 from __future__ import annotations
@@ -161,7 +157,6 @@ class BoostList:
         return tuple(numbers), tuple(given), id(self.phrases)
 
     def _add(self, given: object, number: Any, what: str, name: str) -> None:
-        """Add an entry, or a text and its number."""
         more: Sequence = ()
         entry = number if isinstance(number, BoostEntry) else given
         if isinstance(entry, BoostEntry) and name == "bonus":
@@ -225,8 +220,7 @@ def _check_number(number: object, text: str, name: str) -> None:
         )
 
 
-_MAX_SHOWN = 10
-"""Words or phrases that a warning shows."""
+_MAX_SHOWN = 10  # words or phrases that a warning shows
 
 
 class WordMatcher:
@@ -314,6 +308,5 @@ def _folded(text: str) -> str:
 
 
 def _stripped(text: str) -> str:
-    """Leave out the punctuation around a word."""
     kept = [i for i, char in enumerate(text) if category(char)[0] != "P"]
     return text[kept[0] : kept[-1] + 1] if kept else ""

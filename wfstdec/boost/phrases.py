@@ -27,13 +27,11 @@ done = their amounts, over all of them (the label's node and its failure links).
 
     cost of the label = phi(n) - phi(m) - done       final cost of n = phi(n)
 
-Proof. Over the states root = n0, n1, ..., nT of an utterance the costs add up to
-(phi(n0) - phi(n1)) + ... + (phi(nT-1) - phi(nT)) + phi(nT) - sum of done = phi(root) -
-sum of done = -(sum of done). Done counts each occurrence of each phrase once, by its
-amount, which depends on nothing but the phrase and its weight: so the total does not
-depend on the order of the list or on other phrases, overlapping and nested ones
-included, and an incomplete phrase gets nothing. Amounts and credits are whole multiples
-of 1/16384 nat: below 1024 nats all differences are exact in float32.
+Over the states of an utterance the differences of phi add up to phi(root) = 0: what is
+left is minus the sum of done. It counts each occurrence of each phrase once, by its
+amount: so the total does not depend on the order of the list or on other phrases, and
+an incomplete phrase gets nothing. Amounts and credits are whole multiples of 1/16384
+nat: below 1024 nats all differences are exact in float32.
 
 With a `boundary` (the token between words) a phrase counts between boundaries only:
 `art` not in `heart`. Its spellings have the boundary before and after, the utterance
@@ -90,10 +88,7 @@ def _word_ids_of(
 
 
 def by_lexicon(
-    lexicon: Lexicon,
-    *,
-    separator: int | None = None,
-    separator_optional: bool = False,
+    lexicon: Lexicon, *, separator: int | None = None, separator_optional: bool = False
 ) -> Speller:
     """Phrases as the pronunciations of their words, in all ways (at most 256)."""
     between: list[Spelling] = [()] if separator is None else [(separator,)]
@@ -172,8 +167,7 @@ def _encoded_by(
     return [[spelt] if spelt else [] for spelt in map(tokens_of, phrases)]
 
 
-GRAIN = 1 / 16384
-"""Amounts and credits are multiples of it."""
+GRAIN = 1 / 16384  # amounts and credits are multiples of it
 MAX_WEIGHT = 1e6
 """The largest bonus or weight, either way: so that no sum of costs reaches infinity."""
 _ROOT = 0

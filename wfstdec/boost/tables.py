@@ -1,9 +1,5 @@
 """Boosts as the CPU kernels take them: listed words with bonuses, rows of phrases.
 
-    tables = BoostTables(words, splits)          # once per graph or trie
-    words = tables.words(boosts)                 # once per list
-    phrases = tables.phrases(boosts)
-
 A row is a state of a graph, its positions are the arcs; or a node of a trie, with the
 words that end there. A position is hot if its word is boosted, or begins a phrase of
 words; elsewhere a search continues without boosts.
@@ -45,21 +41,17 @@ off to and the cost; where the row of that dense state begins and the cost of ba
 off to it; the most that a label is credited, at least 0."""
 ARC = record("u4 label next", "f4 cost")
 STEP = record("u4 next", "f4 cost")
-DENSE_SHARE = 1 / 6
-"""A state with arcs for this part of the labels is dense."""
+DENSE_SHARE = 1 / 6  # a state with arcs for this part of the labels is dense
 MAX_DENSE = 2048
 """No more states than these, the root apart: the table is to stay in the cache."""
 NO_STATE = 0xFFFFFFFF
-_ROUNDING = 2.0**-22
-"""More than a sum of two float32 loses, relative to the larger one."""
+_ROUNDING = 2.0**-22  # more than a sum of two float32 loses, relative to the larger one
 
 
 class ListedWords(NamedTuple):
-    """The boosted words of an utterance, and what is hot.
+    """The boosted words of an utterance, and what is hot."""
 
-    Positions may share a bit: one that is taken for hot changes no result.
-    """
-
+    # Positions may share a bit: one that is taken for hot changes no result.
     keys: np.ndarray  # uint32 [H], as `WordBoosts`
     bonuses: np.ndarray  # float32 [H]
     top_bonus: np.float32
@@ -87,7 +79,6 @@ def _bits_of(
 
 @jit
 def _set_bits(bits, mask, words, splits, positions):
-    """Set the bit of each position of some words."""
     for word in words:
         for i in range(splits[word], splits[word + 1]):
             bit = uint64(positions[i]) & mask
@@ -187,11 +178,9 @@ def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
 
 @jit
 def _fill(rows, begin, arcs, is_dense, root_cost):
-    """Fill in labels, dense states and credits; labels that a step may credit, uint64.
-
-    Credits are bounds: they count arcs that a longer state hides, and allow for more
-    than float32 sums along a chain can lose.
-    """
+    """Fill in labels, dense states and credits; the labels that steps may credit."""
+    # Credits are bounds: they count arcs that a longer state hides, and allow for more
+    # than float32 sums along a chain can lose.
     credited, length = np.zeros(len(rows), np.uint64), np.zeros(len(rows))
     credit, largest = np.zeros(len(rows)), np.zeros(len(rows))
     credit[0] = -np.float64(root_cost.min())
@@ -227,10 +216,9 @@ def _fill(rows, begin, arcs, is_dense, root_cost):
 
 
 class BoostTables:
-    """The tables of boosts for the kernels of one graph or trie; each is made once.
+    """The tables of boosts for the kernels of one graph or trie; each is made once."""
 
-    `words`: int [P], the words of all rows; 0 is none. `splits`: int [R + 1].
-    """
+    # `words`: int [P], the words of all rows; 0 is none. `splits`: int [R + 1].
 
     def __init__(
         self, words: np.ndarray, splits: np.ndarray, first_token: int = 0
@@ -295,10 +283,8 @@ class RowStates(NamedTuple):
 
 @kernel
 def credit_rows(automaton, rows, scores, out, is_last, end_score):
-    """Write scores with the boosts to `out`, float32 [N, V] both, equal at first.
-
-    `end_score`: float32, of the rule `compensated`; below 0 there is no such rule.
-    """
+    """Write scores with the boosts to `out`, float32 [N, V] both, equal at first."""
+    # `end_score`: float32, of the rule `compensated`; below 0 there is no such rule.
     final_cost, backoff = automaton.final_cost, automaton.backoff_state
     none = np.float32(0)
     for each in range(len(rows.row)):

@@ -1,9 +1,5 @@
 """FSTs as arrays: made from arcs in any order, changed as a whole, never arc by arc.
 
-    arcs = arcs_of(state=0, ilabel=labels, olabel=labels, nextstate=0)
-    fst = fst_of([arcs, more_arcs], start=0, final_cost=[0.0])
-    least_final_costs(fst, label)[0]
-
 Infinite costs are no arcs.
 """
 

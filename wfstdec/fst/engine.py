@@ -1,10 +1,6 @@
 """Determinization for users' grammars: the only importer of an FST library here.
 
-    engine = get_engine("kaldifst")
-    lg = engine.determinize(lg, max_states=1_000_000)
-
-Kaldifst   OpenFst and Kaldi's graph operations, 1.5 MB
-Pynini     OpenFst's Python bindings, an extra: an independent check
+    lg = get_engine("kaldifst").determinize(lg, max_states=1_000_000)
 
 Arrays go in and come out; a library is imported when its engine is made. Composition
 and minimization in arrays are 3 and 10 times as fast as those of the libraries.

@@ -16,8 +16,7 @@ taken though an n-gram is listed, so a sentence may cost less than in the model.
     g = build_user_grammar(acceptor, labels, get_engine("kaldifst"))
 
 A grammar with at most one arc per word and one epsilon at each state is taken as it is,
-its epsilons as back-offs. All others are determinized first, which removes their
-epsilons, so that LG can be determinized too.
+its epsilons as back-offs. All others are determinized first.
 """
 
 import logging

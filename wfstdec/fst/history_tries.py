@@ -16,9 +16,6 @@ the class of OOV words, as those of `build_grammar`. States of the result:
 The mass of a node is the sum of exp(-cost) over its pronunciations. An arc costs
 -ln(mass of its target / mass of its source): costs are pushed as determinization in the
 log semiring does. The arc to a tail carries the word.
-
-Where a separator ends every word, a pronunciation may end at an inner node: the node
-has an arc of the separator, and an epsilon arc for the end of the sentence.
 """
 
 import math
@@ -150,7 +147,6 @@ def _tries(
 
 @inlined
 def _put(arcs, i, ilabel, olabel, nextstate, cost):
-    """Write an arc; the number of the next."""
     arcs[i].ilabel, arcs[i].olabel = np.uint32(ilabel), np.uint32(olabel)
     arcs[i].nextstate, arcs[i].cost = np.uint32(nextstate), np.float32(cost)
     return i + 1

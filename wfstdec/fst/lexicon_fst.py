@@ -38,7 +38,6 @@ class Fillers:
     silence_prob: float = 0.5  # How probable it is in each place
 
     def __post_init__(self) -> None:
-        """Check the options."""
         if self.separator_optional and self.separator is None:
             raise OptionError("separator_optional without a separator, expected one")
         if self.separator is not None and self.silence is not None:

@@ -1,8 +1,5 @@
 """OpenFst's binary files, `const` and `vector`, to arrays and back.
 
-    content = parse_fst(data, "TLG.fst")      # FstContent: arrays and symbol tables
-    data = format_fst(content)
-
 Layout, little-endian: header, symbol tables, then the body. A string is its length
 (int32) and its bytes.
 
@@ -340,8 +337,6 @@ def _printable(symbols: Symbols | None) -> Symbols:
 
 
 class _Labels:
-    """The labels of one side by their text."""
-
     def __init__(self, column: list[str], symbols: Symbols | None) -> None:
         self.numeric = symbols is None and all(text.isdecimal() for text in column)
         if symbols is None and not self.numeric:

@@ -1,7 +1,5 @@
 """Composition and minimization of FSTs in arrays, without the detour of an engine.
 
-    lg = minimize(compose(l_fst, g))
-
 A state of a composition is a pair of states, numbered in the order they are reached.
 From (a, b) it has
 
@@ -13,13 +11,9 @@ The right side must have no epsilons on its input side: then no path comes twice
 composition filter is needed.
 
 Minimization takes the FST for an acceptor of (input, output, rounded cost), as Kaldi's
-fstminimizeencoded does. All states begin in blocks of equal final cost. Then
-
-    signature of a state = its arcs as a set of (label, label, cost, block of nextstate)
-    states whose signature is not that of their block leave it, alike ones together
-    states with an arc to one that has left are examined again
-
-until none leaves. Signatures are compared by 64-bit hashes.
+fstminimizeencoded does. All states begin in blocks of equal final cost; states whose
+arcs are not those of their block leave it, and states before them are examined again.
+Sets of arcs are compared by 64-bit hashes.
 """
 
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """T o LG as rows of LG and states, without its arcs; see `graph/product.py`.
 
-    product, final_cost, exits = product_of_lg("normal", lg, labels, oov_cost)
-
 A state is (c, s): c is the ilabel of the token before, 0 at the start, or `_BLANK`
 after a blank, which in `compact` is a hub; s is a state of LG.
 
@@ -28,8 +26,7 @@ from wfstdec.jit.arrays import longer
 from wfstdec.text.tokens import EPSILON
 
 _log = logging.getLogger("wfstdec.build")
-PRODUCTS = "normal", "compact"
-"""Topologies whose graphs are products."""
+PRODUCTS = "normal", "compact"  # topologies whose graphs are products
 _BLANK, _OUTSIDE = -1, -2
 
 
@@ -89,7 +86,6 @@ def product_of_lg(
         return np.repeat(leaving, counts), np.arange(len(skipped)) - skipped
 
     def records(arc: np.ndarray, ilabel: np.ndarray, to: np.ndarray) -> np.ndarray:
-        """Arcs of LG as records."""
         rows = np.zeros(len(arc), ARC)
         reached = _find_all(states, nextstate[arc], to)
         rows["ilabel"], rows["nextstate"] = ilabel, number[reached]
@@ -144,7 +140,6 @@ def _find(states, s, token):
 
 @jit
 def _find_all(states, s, token):
-    """The number of each state."""
     numbers = np.empty(len(s), np.int64)
     for i in range(len(s)):
         numbers[i] = _find(states, s[i], token[i])

@@ -88,8 +88,7 @@ def peak_memory_gb() -> float:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e9
 
 
-_NUM_STAGES = 6
-"""With a grammar of the user, two more: L and L o G."""
+_NUM_STAGES = 6  # with a grammar of the user, two more: L and L o G
 _LEAST_STATE_LIMIT = 1_000_000
 
 

@@ -18,10 +18,9 @@ that repeats `i`. There is a state for each token; `in:out` on the arcs.
     *-selfless   without i -i':-> i, for models that do not repeat tokens
 
 Disambiguation symbols take no frame: loops `-:#k->` pass them. A symbol stands at the
-start or directly behind a token or another symbol, so the loops do too: in `normal` on
-the start state and on those of the tokens, in the others on state 0, which every token
-passes. On all states they would offer each back-off once more in every blank frame: 44
-% more epsilon arcs in the TLG of a 29k-word trigram.
+start or directly behind a token or another symbol, and so do the loops. On all states
+they would offer each back-off once more in every blank frame: 44 % more epsilon arcs in
+the TLG of a 29k-word trigram.
 
 OOV exits, where a graph may be left for words that its lexicon does not have:
 
@@ -31,8 +30,7 @@ OOV exits, where a graph may be left for words that its lexicon does not have:
           an arc `return:` from there to the state that each token enters
     TLG   (t, lg) -exit-> (outside, lg') -return i-> (i, lg')
 
-So composition finds the states where such a word may begin, and those behind it, and
-these stay when others are trimmed. `take_exits` then takes the arcs out of the graph.
+So composition finds the states where such a word may begin, and those behind it.
 """
 
 import logging

@@ -1,11 +1,4 @@
-"""Backends on a device, of any search: batches, cut to its memory.
-
-    class DeviceBackend(BatchingBackend): ...         # the part of one search
-    backend.decode(utterances, options, boosts)       # what was found, per utterance
-    session = backend.start(options, boosts[0])       # or as they come in
-
-`boosts` is one `CompiledBoosts` per utterance.
-"""
+"""Backends on a device, of any search: batches, cut to its memory."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -20,17 +13,12 @@ import numpy as np
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import DeviceError, LogprobError
 from wfstdec.gpu.batch import advance_together
-from wfstdec.gpu.device import (
-    Device,
-    DeviceMemoryError,
-    ScratchPool,
-)
+from wfstdec.gpu.device import Device, DeviceMemoryError, ScratchPool
 from wfstdec.gpu.logprobs import Chunk, stream_of
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.search.threads import ALONE, Read, Workers
 
-_MOST_NAMED = 20
-"""Utterances that a message names."""
+_MOST_NAMED = 20  # utterances that a message names
 
 
 def _failed(error: Exception, missing: set[int]) -> str:
@@ -45,8 +33,7 @@ def _failed(error: Exception, missing: set[int]) -> str:
 
 
 _LOGPROB_BYTES = 4
-PART_BLOCKS = 4
-"""Utterances in a part of a long list, for each block that runs."""
+PART_BLOCKS = 4  # utterances in a part of a long list, for each block that runs
 
 
 class BatchingBackend(ABC):

@@ -35,8 +35,7 @@ from wfstdec.gpu.records import NONE
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.logprobs import bad_logprob
 
-DONE = 0
-"""`UTTERANCE.status` of one that came to the end of its chunk."""
+DONE = 0  # `UTTERANCE.status` of one that came to the end of its chunk
 FEWER = "decode fewer utterances at a time"
 """The advice where many utterances take too much memory."""
 
@@ -315,7 +314,6 @@ class _Joined(Batch):
         self.utterances = np.concatenate([one.utterances for one in sessions])
 
     def split(self) -> None:
-        """Give the sessions their records back."""
         for i, session in enumerate(self._sessions):
             session.utterances = self.utterances[i : i + 1].copy()
             session._stream = self._stream

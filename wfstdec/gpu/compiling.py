@@ -1,7 +1,5 @@
 """The kernels of a search as machine code of the current GPU: by NVRTC, kept on disk.
 
-    kernels, way = load_kernels(cupy, PROGRAM, macros)     # kernels by name
-
 CuPy's own way to compile always ends with `-ftz=true`, which sets numbers below 1.2e-38
 to 0: every subnormal float16 among them, and many a log-prob of blank is one. So its
 NVRTC is called directly. CuPy's module is passed in: only `cupy_device.py` imports it.
@@ -82,8 +80,7 @@ COMPILE_OPTIONS = (
     # lines of the source in what profilers and compute-sanitizer say
     "--generate-line-info",
 )
-FORMAT = 2
-"""Counts up when files of the same digest would have other bytes."""
+FORMAT = 2  # counts up when files of the same digest would have other bytes
 FILE, BYTES, PTX = "the file", "its bytes", "PTX"
 WAYS = (FILE, BYTES, PTX)
 """How kernels are loaded, the usual way first: machine code by the driver from its file
@@ -157,7 +154,6 @@ class _Function:
 
     @property
     def attributes(self) -> dict[str, int]:
-        """Registers, memory and limits, by name."""
         return {name: self._get(name) for name in self._ATTRIBUTES}
 
     shared_size_bytes = _attribute("shared_size_bytes")

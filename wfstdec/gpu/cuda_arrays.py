@@ -1,8 +1,5 @@
 """Log-probs on a GPU as they are: any array with DLPack, no copy, on its own stream.
 
-    class CudaBackend(TakesGpuArrays, DeviceBackend): ...
-    chunks = take_logprobs(device, logprobs, lengths, num_tokens)
-
 Where CuPy is needed it comes from the device: only `cupy_device.py` imports it.
 """
 
@@ -115,7 +112,6 @@ class _GpuArray:
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
         return len(self.shape)
 
     def __iter__(self) -> Iterator[_GpuArray]:

@@ -1,8 +1,4 @@
-"""The current NVIDIA GPU as a `Device`, by CuPy: the only module that imports it.
-
-device = CupyDevice(PROGRAM)                     # the current CUDA device
-device.launch(Grid("search_chunk", num_blocks, shared_bytes, threads=512), task)
-"""
+"""The current NVIDIA GPU as a `Device`, by CuPy: the only module that imports it."""
 
 import contextlib
 import functools
@@ -21,8 +17,7 @@ from wfstdec.gpu.compiling import Macros, Program, load_kernels
 from wfstdec.gpu.device import BlockShape, Budget, DeviceMemoryError, Grid
 from wfstdec.gpu.records import BLOCKS_PER_SM, MAX_THREADS, REGISTERS, WARP
 
-MEMORY_SHARE = 0.8
-"""The part of the free memory that all decoders together may take."""
+MEMORY_SHARE = 0.8  # the part of the free memory that all decoders together may take
 
 _BUDGETS: WeakValueDictionary[int, Budget] = WeakValueDictionary()
 _LOCK = threading.Lock()

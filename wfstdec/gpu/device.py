@@ -1,13 +1,5 @@
 """A device as searches use it: protocol, memory budget, uploads, launches, scratch.
 
-    share = device.budget.share("a batch of 8 utterances", "decode fewer at a time")
-    share.take(num_bytes)                   # DeviceMemoryError, with the numbers
-    share.close()                           # or when its owner is collected
-    buffer = upload(device, array)
-    grid = Grid("search_chunk", num_blocks, shared_bytes, threads=threads)
-    back = launch(device, grid, task, {"utterances": utterances, "queue": queue})
-    scratch = pool.take(num_blocks)         # kept from the last launch, or new
-
 `cupy_device.py` implements `Device` for NVIDIA GPUs; the tests run the same kernels on
 the CPU. All device memory is taken from the budget first, except for the few bytes of
 the packets that launches send.

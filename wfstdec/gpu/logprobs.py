@@ -1,9 +1,4 @@
-"""Log-probs where kernels can read them.
-
-chunks = to_device(device, share, chunks)          # those of the host in one copy
-utterances["logprobs"] = logprob_records(chunks)
-kind = type_of(chunks)                             # what kernels are compiled for
-"""
+"""Log-probs where kernels can read them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

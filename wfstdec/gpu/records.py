@@ -1,9 +1,5 @@
 """C structs of the kernels as NumPy types: the header has the only definition.
 
-    STRUCTS = read_structs(KERNELS / "layout.cuh", Logprobs=LOGPROBS)
-    ENTRY, UTTERANCE = STRUCTS["Entry"], STRUCTS["Utterance"]
-    text += layout_checks(STRUCTS)
-
 `layout_checks` has the compiler confirm the offset and size of every field.
 """
 
@@ -14,17 +10,12 @@ from typing import Any
 
 import numpy as np
 
-KERNELS = Path(__file__).parent / "kernels"
-"""The headers that all searches share."""
-NONE = 0xFFFFFFFF
-"""No state, no arc, no frame, no label."""
+KERNELS = Path(__file__).parent / "kernels"  # the headers that all searches share
+NONE = 0xFFFFFFFF  # no state, no arc, no frame, no label
 WARP = 32
-MAX_THREADS = 512
-"""Threads of a block, at most; a multiple of `WARP`."""
-BLOCKS_PER_SM = 2
-"""Blocks of `MAX_THREADS` that a multiprocessor has registers for."""
-REGISTERS = 64
-"""Of a thread, at most, by these bounds."""
+MAX_THREADS = 512  # threads of a block, at most; a multiple of `WARP`
+BLOCKS_PER_SM = 2  # blocks of `MAX_THREADS` that a multiprocessor has registers for
+REGISTERS = 64  # of a thread, at most, by these bounds
 CONSTANTS = {"NONE": NONE, "WARP": WARP}
 CONSTANTS |= {"MAX_THREADS": MAX_THREADS, "BLOCKS_PER_SM": BLOCKS_PER_SM}
 """Constants that host and kernels share, in addition to records."""

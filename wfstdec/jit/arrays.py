@@ -1,11 +1,7 @@
 """Kernels on arrays: copying and growing, hash tables of integers, trees of spellings.
 
-    slots = np.full(size, -1, np.int32)     # a power of 2, at most half full
-    slot = slot_of_pair(slots, pairs, first, second)              # below 0: not there
-    table, count, number = enter(table, count, first, second)     # an old or a new pair
-
-Open addressing: a slot holds the number of a pair, -1 where it is empty. Tables with
-other keys begin at `hash_of(a, b, c)`.
+Hash tables use open addressing: a slot has the number of a pair, -1 where it is empty.
+Tables with other keys begin at `hash_of(a, b, c)`.
 """
 
 import numpy as np

@@ -306,7 +306,6 @@ def has_level() -> bool:
 
 
 def _lock(file: Any) -> None:
-    """Lock a file; give up after a while."""
     end = time.monotonic() + _PATIENCE_S
     while time.monotonic() <= end:
         try:
@@ -372,7 +371,6 @@ def _digest(payload: bytes) -> bytes:
 
 @functools.cache
 def _warn_once() -> None:
-    """Warn that nothing can be kept."""
     warnings.warn(
         "compiled kernels are kept in memory only, since no folder for them can be "
         "written: each process compiles again; set NUMBA_CACHE_DIR to one that can",

@@ -96,7 +96,6 @@ def _look(value: Any, words: array[int], kinds: list[Any]) -> None:
 
 @unbox(HandleType)
 def _unbox(kind: Any, handle: Any, context: Any) -> NativeValue:
-    """Take the address."""
     api = context.pyapi
     number = api.object_getattr_string(handle, "address")
     address = api.long_as_voidptr(number)
@@ -194,7 +193,6 @@ class _Reader:
         return self._joined(whole, [fields[name] for name in order])
 
     def _joined(self, kind: Any, members: list[Any]) -> Any:
-        """Make a value of its members."""
         aggregate = ir.Constant(kind, ir.Undefined)
         for at, member in enumerate(members):
             aggregate = self._builder.insert_value(aggregate, member, at)

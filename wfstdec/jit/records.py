@@ -1,15 +1,8 @@
 """Records that kernels work on, objects lent to threads, and tables built once per key.
 
 ENTRY = record("f4 cost lookahead_cost", "i4 state node")
-entries = np.zeros(100, ENTRY)                # entries["cost"], entries[0]["node"]
-entries = longer(entries, 200)
-
 scratches = Pool(make_scratch, fits=has_room)
-scratch = scratches.take(4096)                # a returned one, or a new one
-scratches.give(scratch)
-
 overlays = WeakCache(make_overlay)
-overlays.of(words)                            # built at the first call
 
 Pools and caches may be used by any number of threads.
 """
@@ -43,8 +36,7 @@ def longer(array: np.ndarray, size: int) -> np.ndarray:
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_NOTHING = object()
-"""In the place of a value that is not made yet: None may be one."""
+_NOTHING = object()  # in the place of a value that is not made yet: None may be one
 
 
 class Pool(Generic[_Item]):
@@ -66,7 +58,6 @@ class Pool(Generic[_Item]):
         self._kept: list[_Item] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it is made of: a copy begins empty."""
         return partial(Pool, self._make, fits=self._fits, beside=self._beside), ()
 
     def __len__(self) -> int:

@@ -1,14 +1,4 @@
-"""Costs as integer keys, and sorting them without memory of its own.
-
-key = key_of(cost, index)          # sorts as (cost, index)
-sort_keys(keys, count, stack)
-sort_few_keys(keys, count)
-cost_of(key), index_of(key)        # what it was made of
-
-    best_first(keys, order, count, wanted, stack)      # order[:wanted] is then right
-
-splits, order = counted(groups, count)       # rows of each group, as they came
-"""
+"""Costs as integer keys, and sorting them without memory of its own."""
 
 import numpy as np
 from numpy import float32, int64, uint32, uint64
@@ -18,8 +8,7 @@ from wfstdec.jit import inlined, jit, kernel, part
 _SIGN = uint32(1 << 31)
 _SHORT, _SHORT_RUN = 24, 16
 """Shorter runs are sorted by insertion, which costs less than to part them."""
-STACK = 128
-"""Ranges that may wait: more than twice the bits of any length."""
+STACK = 128  # ranges that may wait: more than twice the bits of any length
 
 
 @inlined

@@ -71,8 +71,6 @@ _EACH = range(LANES)
 
 
 class _Vector(types.Type):
-    """The type of sixteen numbers."""
-
     def __init__(self, of: Any) -> None:
         self.of = of
         super().__init__(f"vector16({of})")
@@ -84,8 +82,6 @@ _SETS = _Vector(types.uint64)
 
 @register_model(_Vector)
 class _VectorModel(models.PrimitiveModel):
-    """A register of sixteen numbers."""
-
     def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, ir.VectorType(_element(fe_type), LANES))
 
@@ -269,10 +265,8 @@ def look_up(typing_context: Any, table: Any, first: Any, levels: Any) -> Any:
 def store_some(
     typing_context: Any, array: Any, index: Any, vector: Any, bits: Any
 ) -> Any:
-    """Write the lanes whose bit is set to `array[index:]`, in order.
-
-    Any numbers are written behind them, up to `array[index + 16]`.
-    """
+    """Write the lanes whose bit is set to `array[index:]`, in order."""
+    # Any numbers are written behind them, up to `array[index + 16]`.
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -363,5 +357,4 @@ def trailing(typing_context: Any, value: Any) -> Any:
     )
 
 
-STEP = uint64(LANES)
-"""How far one vector is from the next."""
+STEP = uint64(LANES)  # how far one vector is from the next

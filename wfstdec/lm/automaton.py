@@ -56,7 +56,7 @@ class BackoffModel:
     num_labels: int
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make the arrays of a pickle read-only again, as kernels are compiled for."""
+        # Kernels are compiled for read-only arrays, and pickles do not keep that.
         self.__dict__.update(state)
         for array in self.automaton:
             array.setflags(write=False)
@@ -77,7 +77,6 @@ class BackoffModel:
         return sum(array.nbytes for array in self.automaton)
 
     def __repr__(self) -> str:
-        """Show the sizes and the labels of the model."""
         return (
             f"{type(self).__name__}(over {self.num_labels:,} {self.unit}s, "
             f"{self.num_states:,} states, {self.num_arcs:,} arcs)"

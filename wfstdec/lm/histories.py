@@ -7,14 +7,8 @@
     # backoff[n] for the histories between that are no states
 
 A prefix of an n-gram that the file does not list itself is added, at the cost of
-backing off, so that every n-gram of the file counts. All of them stand in a trie:
-
-    trie = build_trie([unigrams, bigrams, trigrams])     # int32 [N, n] each
-    trie.parent[n], trie.label[n]      n-gram n is n-gram parent[n] and this label
-    trie.suffix[n]                     its longest proper suffix that is in the trie
-
-Node 0 is the empty n-gram; the n-grams follow in the order given; at the end stand
-those that no table lists but a longer n-gram begins with.
+backing off, so that every n-gram of the file counts. In the trie of all of them node 0
+is the empty n-gram; those of the file follow in its order; the added ones are last.
 """
 
 import logging
@@ -28,10 +22,8 @@ from wfstdec.jit import jit
 from wfstdec.jit.arrays import slot_of_pair
 from wfstdec.text.arpa import ArpaModel
 
-NO_LABEL = -1
-"""Of a word that has no label: n-grams with it are left out."""
-ROOT = 0
-"""The node of the empty n-gram."""
+NO_LABEL = -1  # of a word that has no label: n-grams with it are left out
+ROOT = 0  # the node of the empty n-gram
 _log = logging.getLogger("wfstdec.lm")
 
 
@@ -177,11 +169,9 @@ class Histories:
 def build_histories(
     model: ArpaModel, of_word: np.ndarray, num_labels: int
 ) -> Histories:
-    """Make the trie of a model's n-grams over labels, `of_word`: int32 [W].
-
-    N-grams that have words without a label, or `<s>` or `</s>` in their middle, are
-    left out, and their number is logged.
-    """
+    """Make the trie of a model's n-grams over labels, `of_word`: int32 [W]."""
+    # N-grams that have words without a label, or `<s>` or `</s>` in their middle, are
+    # left out, and their number is logged.
     if model.bos is None or model.eos is None:
         missing = "<s>" if model.bos is None else "</s>"
         raise ArpaError(

@@ -2,17 +2,14 @@
 
     cost, nextstate = step(automaton, model, state, label)
     cost = final(automaton, state)
-    row(automaton, model, state, costs, nextstates)      # of the labels 0..len(costs)-1
 
 `automaton` is an `Automaton`, shared by all threads; `model` says which of its models
 a row of the batch uses. Costs are float32, added in the order of
 `tests/reference/lm_reference.py`, whose bits these have.
 
-`step`, `final` and the functions below them also take an `OnDemandTable`; which one is
-chosen when a kernel is compiled.
-
-A table has the answers of a user's model. A pair that it lacks costs `inf` for now and
-is noted; the model is then asked for all noted pairs, and the kernel runs again.
+`step`, `final` and others also take an `OnDemandTable`, which has the answers of a
+user's model. A pair that it lacks costs `inf` for now and is noted; the model is then
+asked for all noted pairs, and the kernel runs again.
 """
 
 from typing import NamedTuple
@@ -22,10 +19,8 @@ from numpy import float32, int32, int64, uint32, uint64
 
 from wfstdec.jit import by_class, inlined, kernel, read_only
 
-FINAL = 0xFFFFFFFF
-"""In the place of a label: the end of the utterance."""
-UNKNOWN = (1 << 31) - 1
-"""A label that no table of words has: `<unk>`."""
+FINAL = 0xFFFFFFFF  # in the place of a label: the end of the utterance
+UNKNOWN = (1 << 31) - 1  # a label that no table of words has: `<unk>`
 USED, MISSES, FULL = range(3)
 """Positions in counts: pairs, noted pairs, whether there was no room for one."""
 _FREE = uint64(0xFFFFFFFFFFFFFFFF)
@@ -268,7 +263,6 @@ def _fill_root(automaton, model, root, total, costs, nextstates):
 
 @inlined
 def _overwrite(automaton, model, state, total, costs, nextstates):
-    """Put the arcs of a state into the row."""
     count = automaton.model_label_splits[model + 1]
     count -= automaton.model_label_splits[model]
     begin = np.int64(automaton.state_arc_splits[state])

@@ -1,8 +1,5 @@
 """Load language models of any form: ARPA, KenLM, a saved folder, a user's object.
 
-    lm = read_any_lm("lm.arpa.gz")             # an `NgramLM`, or a `KenlmModel`
-    lm = KenlmModel("lm.bin")                  # a `UserLM`, scored by `kenlm`
-
 KenLM's trie format is read without the module. The probing format has hashes in place
 of n-grams, which cannot be listed: its scores are asked for on demand.
 """
@@ -148,9 +145,7 @@ def read_any_lm(lm: AnyLM) -> TakenLM:
 
 
 def any_lm_over(
-    lm: TakenLM,
-    labels: TokenTable | Sequence[str],
-    unk_cost: float | None = None,
+    lm: TakenLM, labels: TokenTable | Sequence[str], unk_cost: float | None = None
 ) -> NgramLM | OnDemandLM:
     """Lay a model out over labels, also a user's own, asked as a search goes."""
     if isinstance(lm, ArpaModel | NgramLM):

@@ -234,8 +234,7 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
         return NgramLM(frozen(automaton), found[2], num_labels, labels)
 
 
-NEMO_OFFSET = 100
-"""NeMo writes token t as the character `chr(t + 100)`."""
+NEMO_OFFSET = 100  # NeMo writes token t as the character `chr(t + 100)`
 _Labels = tuple[np.ndarray, np.ndarray]
 """int32 [W], the label of each word of a file, `NO_LABEL` where it has none; those of
 `<s>`, `</s>` and `<unk>` mean nothing. bool [L], labels that nothing predicts: epsilon,

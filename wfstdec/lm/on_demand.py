@@ -16,15 +16,10 @@ States are numbered as they come up, which depends on who asks first; nothing el
 Where a search needs an order of states, it has `order`: a digest of the state itself,
 or, of states that only identity tells apart, of the words that led there.
 
-Kernels and Python query models of both kinds by the same functions:
-
     with LmArrays(lm) as arrays:                   # an `Automaton` or a `OnDemandLM`
         kernel(arrays.now, ...)
         while arrays.answer():                     # something was missing
             kernel(arrays.now, ...)                # the same once more
-
-        cost, state = arrays.step(arrays.start, label)      # one by one, in Python
-        total = arrays.total(labels, complete=True)
 """
 
 from __future__ import annotations
@@ -51,11 +46,9 @@ from wfstdec.text.tokens import TokenTable
 MAX_PAIRS = 1 << 20
 """Once the model was asked so much, searches that begin start with nothing."""
 FIRST_SLOTS = 1 << 12
-_BY_HISTORY = object()
-"""Marks states that only identity tells apart."""
+_BY_HISTORY = object()  # marks states that only identity tells apart
 _Found = TypeVar("_Found")
-UNK = "<unk>"
-"""Text that stands for words which the model has no text for."""
+UNK = "<unk>"  # text that stands for words which the model has no text for
 
 
 @runtime_checkable
@@ -88,10 +81,9 @@ class UserLM(Protocol):
 
 
 class OnDemandLM:
-    """A user's model over the words or tokens of a decoder; its answers are checked.
+    """A user's model over the words or tokens of a decoder; its answers are checked."""
 
-    `labels`: a word table, position 0 being `<eps>`, or a token table.
-    """
+    # `labels`: a word table, position 0 being `<eps>`, or a token table.
 
     def __init__(
         self,
@@ -118,7 +110,6 @@ class OnDemandLM:
         self._answers = ScoreCache(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the model and its labels: a copy asks again."""
         return type(self), (self.model, self.labels, self._max_pairs)
 
     def answers(self) -> ScoreCache:

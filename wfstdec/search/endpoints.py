@@ -45,7 +45,6 @@ class EndpointRule(CheckedOptions):
     _least_silence_s: ClassVar[float] = 0.2
 
     def __post_init__(self) -> None:
-        """Check every value."""
         for name in ("silence_s", "length_s"):
             self.check(name, lambda x: 0 <= x < math.inf, "seconds, 0 or more")
         self.check_width("max_final_cost")
@@ -90,7 +89,6 @@ class Endpointer:
     rules: Sequence[EndpointRule] = DEFAULT_RULES
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if not (math.isfinite(self.frame_shift_s) and self.frame_shift_s > 0):
             raise OptionError(
                 f"frame_shift_s={self.frame_shift_s!r}, expected seconds, above 0"

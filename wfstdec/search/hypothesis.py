@@ -1,7 +1,7 @@
 """Hypotheses as users get them: words with times, and where the cost comes from."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from wfstdec.errors import OptionError, ShapeError
 from wfstdec.text.display import html_table, short
 
 NO_CUTOFF = np.float32(np.finfo(np.float32).max)
@@ -117,7 +118,6 @@ class HasWords:
         return " ".join(word.text for word in self.words)
 
     def _repr_html_(self) -> str:
-        """A table of the words with times and confidences, for notebooks."""
         has_confidences = any(word.confidence is not None for word in self.words)
         rows = []
         for word in self.words:
@@ -188,7 +188,6 @@ class Hypothesis(HasWords):
         return super().text
 
     def __getattr__(self, name: str) -> Any:
-        """Make an attribute at the first access."""
         known = self.__dict__
         source = known.get("_source")
         if source is not None and name in self.__dataclass_fields__:
@@ -201,7 +200,6 @@ class Hypothesis(HasWords):
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """All attributes, for pickles and copies."""
         for name in self.__dataclass_fields__:
             getattr(self, name)
         return dict(self.__dict__)
@@ -271,7 +269,6 @@ class Hypothesis(HasWords):
         return replace(self, words=words, offset_s=self.offset_s + offset_s)
 
     def __repr__(self) -> str:
-        """Show its text, cut where it is long, and how the search ended."""
         ended = "" if self.reached_final else ", reached_final=False"
         return (
             f"{type(self).__name__}({short(self.text)}, {len(self.words)} words, "
@@ -309,7 +306,6 @@ class Partial(HasWords):
     final_cost: float
 
     def __repr__(self) -> str:
-        """Show its text, cut where it is long, and how much of it is settled."""
         settled = f"{self.num_settled} of {len(self.words)} words settled"
         return f"Partial({short(self.text)}, {settled}, {self.num_frames} frames)"
 
@@ -317,3 +313,56 @@ class Partial(HasWords):
     def settled_text(self) -> str:
         """Text of the words that can no longer change."""
         return " ".join(word.text for word in self.words[: self.num_settled])
+
+
+def rescore_texts(
+    lists: Sequence[Sequence[Hypothesis]],
+    log_probs: Callable[[list[str]], Sequence[float]],
+    *,
+    lm_scale: float = 1.0,
+    graph_weight: float = 0.0,
+    acoustic_scale: float = 1.0,
+) -> list[list[Hypothesis]]:
+    """Order lists by new totals; of equal ones the first stays first.
+
+        graph_cost = -log_prob + graph_weight * the old graph_cost
+        total_cost = acoustic_scale * acoustic_cost + lm_scale * graph_cost
+                     + insertion_cost + boost_cost
+
+    Args:
+        lists: Hypotheses of each utterance, such as `decode_nbest` gives.
+        log_probs: Natural log-probabilities of texts; called once, with every text
+            once.
+        lm_scale: Multiplies the new graph cost.
+        graph_weight: Weight of the old graph cost.
+        acoustic_scale: That of the search.
+
+    Raises:
+        OptionError: A scale or weight is no finite number.
+        ShapeError: Not as many log-probabilities as texts, or NaN among them.
+    """
+    for name, value in (
+        ("lm_scale", lm_scale),
+        ("graph_weight", graph_weight),
+        ("acoustic_scale", acoustic_scale),
+    ):
+        if not math.isfinite(value):
+            raise OptionError(f"{name}={value!r}, expected a finite number")
+    texts = list(dict.fromkeys(hyp.text for hyps in lists for hyp in hyps))
+    found = [float(value) for value in log_probs(texts)]
+    if len(found) != len(texts) or any(map(math.isnan, found)):
+        raise ShapeError(
+            f"log_probs gave {len(found)} numbers, NaN among them or not, expected "
+            f"{len(texts)} log-probabilities, one for each text"
+        )
+    known = dict(zip(texts, found, strict=True))
+
+    def priced(hyp: Hypothesis) -> Hypothesis:
+        graph = -known[hyp.text]
+        if graph_weight:
+            graph += graph_weight * hyp.graph_cost
+        rest = lm_scale * graph + hyp.insertion_cost + hyp.boost_cost
+        total = acoustic_scale * hyp.acoustic_cost + rest
+        return replace(hyp, graph_cost=graph, total_cost=total)
+
+    return [sorted(map(priced, hyps), key=lambda hyp: hyp.total_cost) for hyps in lists]

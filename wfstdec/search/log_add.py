@@ -30,8 +30,7 @@ def _floats(*digits: str) -> tuple[np.float32, ...]:
     return tuple(float32(float.fromhex(x)) for x in digits)
 
 
-LIMIT = float32(17.5)
-"""Costs that lie further apart: the larger one adds nothing."""
+LIMIT = float32(17.5)  # costs that lie further apart: the larger one adds nothing
 LOG2_E, LN2_HIGH, LN2_LOW = _floats("0x1.715476p+0", "0x1.62ep-1", "0x1.0bfbe8p-15")
 """1 / ln 2; ln 2, the first part so short that k times it is exact."""
 E0, E1, E2, E3, E4, E5 = _floats(

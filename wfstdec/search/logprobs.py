@@ -29,10 +29,16 @@ def as_rows(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
     """`as_utterances`, but without `with_numbers_checked`."""
     arrays = split_batch(logprobs, as_numpy)
     counts = check_lengths(lengths, len(arrays), getattr(logprobs, "shape", ()))
-    return [
-        _as_float(array, i, count, num_tokens)
-        for i, (array, count) in enumerate(zip(arrays, counts, strict=True))
-    ]
+    rows = []
+    for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+        check_axes(array, i, count, num_tokens)
+        used = array[:count]
+        if used.dtype != np.float32 or not used.flags.carray:
+            with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 an error
+                # Numba would compile once more for arrays that are read-only.
+                used = np.require(used, np.float32, ["C", "W"])
+        rows.append(used)
+    return rows
 
 
 def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
@@ -105,18 +111,6 @@ def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
         )
     if count is not None and not 0 <= count <= frames:
         raise ShapeError(f"length {count}, expected 0 to {frames} (T of logprobs)", i)
-
-
-def _as_float(
-    array: np.ndarray, i: int, count: int | None, num_tokens: int
-) -> np.ndarray:
-    check_axes(array, i, count, num_tokens)
-    used = array[:count]
-    if used.dtype != np.float32 or not used.flags.carray:
-        with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 is refused below
-            # Numba would compile once more for arrays that are read-only.
-            used = np.require(used, np.float32, ["C", "W"])
-    return used
 
 
 def with_numbers_checked(rows: np.ndarray, i: int | str) -> np.ndarray:

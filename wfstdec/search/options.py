@@ -10,12 +10,9 @@ from wfstdec.errors import OptionError
 
 MAX_NATS = 1e6
 """Largest scale and number of nats: so that no sum of costs reaches infinity."""
-MAX_COUNT = (1 << 31) - 1
-"""Largest count: as many states as there can be."""
-MAX_OPEN_TOKENS = 1000
-"""Most tokens of an open word."""
-DEFAULT_LATTICE_BEAM = 8.0
-"""Nats, or the beam of the search if that is narrower."""
+MAX_COUNT = (1 << 31) - 1  # largest count: as many states as there can be
+MAX_OPEN_TOKENS = 1000  # most tokens of an open word
+DEFAULT_LATTICE_BEAM = 8.0  # nats, or the beam of the search if that is narrower
 
 
 class CheckedOptions:
@@ -115,7 +112,6 @@ class OpenVocabulary(CheckedOptions):
     token_cost: float
 
     def __post_init__(self) -> None:
-        """Check both."""
         self.check_nats("word_cost")
         expected = f"a number of nats, 0 to {MAX_NATS:g}"
         self.check("token_cost", is_between(0, MAX_NATS), expected)

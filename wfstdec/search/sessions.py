@@ -27,8 +27,7 @@ from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.threads import SEGMENTS, DeferredSignals, Workers
 from wfstdec.text.display import few
 
-SEGMENT_FRAMES = 50
-"""The fewest frames of a segment of a lattice by default."""
+SEGMENT_FRAMES = 50  # the fewest frames of a segment of a lattice by default
 SessionId = int | str
 """The name of a session."""
 NO_LATTICES = (
@@ -38,8 +37,6 @@ NO_LATTICES = (
 
 @dataclass
 class _Session:
-    """A session under way."""
-
     search: Any
     reader: Reader
     offset_s: float
@@ -65,12 +62,10 @@ class Sessions:
         return len(self._sessions)
 
     def __repr__(self) -> str:
-        """Name the sessions that are open."""
         named = f": {few(list(self._sessions))}" if self._sessions else ""
         return f"Sessions({len(self)} open{named})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse to be pickled."""
         raise TypeError(
             "sessions are under way in this process and cannot be pickled or copied; "
             "pickle the decoder and call its `sessions()` there"

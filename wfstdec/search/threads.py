@@ -42,11 +42,9 @@ _HEARD = tuple(
 )
 PATIENCE_S = 1.0
 """Threads that do not stop for this long, as they compile kernels, are left alone."""
-PART_S = 0.1
-"""Seconds that a call of a kernel should take."""
+PART_S = 0.1  # seconds that a call of a kernel should take
 FIRST_FRAMES, LEAST_FRAMES, MOST_FRAMES = 64, 4, 1 << 20
-FASTER = 16
-"""Largest factor by which the frames of a call may grow."""
+FASTER = 16  # largest factor by which the frames of a call may grow
 
 _of_thread = threading.local()
 
@@ -65,7 +63,6 @@ class DeferredSignals:
         self._since = 0.0
 
     def __enter__(self) -> Self:
-        """Take the handlers' place."""
         outer = getattr(_of_thread, "held", None)
         if outer is not None and outer._active:
             return outer
@@ -80,7 +77,6 @@ class DeferredSignals:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
-        """Put handlers back; raise what one of them raised."""
         if not self._active:
             return
         self._active, _of_thread.held = False, None
@@ -171,10 +167,8 @@ def pass_through(search: Any, chunk: Any, pace: CallBudget) -> None:
         check()
 
 
-GROUP = 16
-"""Most utterances of a call: kernels are compiled for this number."""
-SESSIONS = 256
-"""Most sessions of a call."""
+GROUP = 16  # most utterances of a call: kernels are compiled for this number
+SESSIONS = 256  # most sessions of a call
 _NOTHING = np.zeros((0, 0), np.float32)
 _Given = TypeVar("_Given")
 _Item = TypeVar("_Item")
@@ -190,11 +184,9 @@ class Workers:
         self._late: set[Future] = set()
 
     def __enter__(self) -> Self:
-        """Start nothing yet."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the threads."""
         self.end_threads()
 
     def end_threads(self) -> None:
@@ -228,30 +220,23 @@ class Workers:
             others = min(self.threads, len(items)) - 1
             if others < 1:
                 work()
-            else:
-                self._work_side_by_side(work, others, held)
+                return [results[at] for at in range(len(items))]
+            held.wait(self._late)  # a thread left alone may still use its search
+            held.check()
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.threads - 1)
+            done = [self._pool.submit(work) for _ in range(others)]
+            try:
+                work()
+            finally:
+                self._late = held.wait(done)
+            held.check()
+            for one in done:
+                one.result()
         return [results[at] for at in range(len(items))]
 
-    def _work_side_by_side(
-        self, work: Callable[[], None], others: int, held: DeferredSignals
-    ) -> None:
-        """Work in other threads and this one until there is none left."""
-        held.wait(self._late)  # a thread left alone may still use its search
-        held.check()
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads - 1)
-        done = [self._pool.submit(work) for _ in range(others)]
-        try:
-            work()
-        finally:
-            self._late = held.wait(done)
-        held.check()
-        for one in done:
-            one.result()
 
-
-ALONE = Workers(1)
-"""The calling thread alone."""
+ALONE = Workers(1)  # the calling thread alone
 
 
 class HostBackend(ABC):
@@ -265,7 +250,7 @@ class HostBackend(ABC):
         self._num_tokens, self._searched = num_tokens, searched
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the graph or search space; memory and prepared boosts stay behind."""
+        # Memory and prepared boosts stay behind.
         return _made_again, (type(self), self._searched)
 
     def inputs(self, logprobs: Any, lengths: Any) -> list[np.ndarray]:
@@ -389,22 +374,17 @@ class HostBackend(ABC):
 
 
 def _made_again(backend: Callable[[Any], Any], searched: Any) -> Any:
-    # Kernels are compiled for read-only arrays, and pickles do not keep that.
     _freeze(searched)
     return backend(searched)
 
 
 def _freeze(tables: Any) -> None:
+    # Kernels are compiled for read-only arrays, and pickles do not keep that.
     if isinstance(tables, np.ndarray):
         tables.setflags(write=False)
     elif isinstance(tables, tuple):
         for one in tables:
             _freeze(one)
-
-
-def longest_first(lengths: Sequence[int]) -> list[int]:
-    """Positions of lengths, the longest first."""
-    return sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
 
 
 def groups_of(
@@ -414,7 +394,7 @@ def groups_of(
     enough = sum(lengths) / (4 * threads)
     groups: list[list[int]] = []
     begun: dict[int, tuple[list[int], int]] = {}  # group and its frames
-    for i in longest_first(lengths):
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         key = id(kinds[i])
         group, frames = begun.get(key, ([], 0))
         if group and (len(group) == most or frames + lengths[i] > enough):

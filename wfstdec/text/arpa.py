@@ -6,8 +6,8 @@ r"""Read ARPA language models into arrays, log10 becoming nats here and nowhere 
     model.ngrams[1].cost[0]             # -ln p(word | history)
     model.ngrams[0].backoff[3]          # -ln of the back-off weight of 'the'
 
-The lines of a section are read by `arpa_model.scan_section`, millions a second; this
-module reads what stands between the sections, and turns its findings into errors.
+`arpa_model.scan_section` reads the lines of a section; this module reads what stands
+between the sections, and turns its findings into errors.
 """
 
 import os
@@ -181,7 +181,6 @@ class _Reader:
         self.next_line()
 
     def text(self) -> str:
-        """The current line without white space around it."""
         end = self.data.find(b"\n", self.pos)
         line = self.data[self.pos : end if end >= 0 else len(self.data)]
         return line.decode("utf-8", "replace").strip(" \t\r")

@@ -25,7 +25,6 @@ class NgramTable:
     backoff: np.ndarray
 
     def __len__(self) -> int:
-        """N."""
         return len(self.cost)
 
 
@@ -39,7 +38,6 @@ class ArpaModel:
     ngrams: tuple[NgramTable, ...]
 
     def __repr__(self) -> str:
-        """Show its order, and how many n-grams there are of each."""
         sizes = ", ".join(f"{len(table):,}" for table in self.ngrams)
         return f"ArpaModel(order={self.order}, n-grams: {sizes})"
 

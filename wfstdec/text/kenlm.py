@@ -1,9 +1,5 @@
 """KenLM's binary files: header, words, and the n-grams of the trie format.
 
-    header = read_kenlm_header("lm.bin")            # None: it is no such file
-    words = read_kenlm_words("lm.bin")
-    model = read_kenlm_trie("lm.bin")
-
 The probing format keeps hashes in the place of n-grams, and cannot be listed.
 """
 
@@ -124,7 +120,6 @@ def check_probing(path: PathLike, header: KenlmHeader) -> None:
 
 
 def _words_of(data: bytes, header: KenlmHeader, path: PathLike) -> tuple[str, ...]:
-    """The words in the bytes at the end of a file."""
     if not header.has_words:
         raise _refused(path, "a KenLM binary without its words, expected them")
     with reading(path, "list of words", "UTF-8"):
@@ -137,7 +132,6 @@ def _words_of(data: bytes, header: KenlmHeader, path: PathLike) -> tuple[str, ..
 
 
 def _damaged(path: PathLike, found: str) -> FormatError:
-    """The error of a file that is not as KenLM wrote it."""
     what = "a truncated or damaged KenLM binary, expected a whole one"
     return _refused(path, f"{found}: {what}")
 
@@ -148,11 +142,7 @@ def _refused(path: PathLike, found: str) -> FormatError:
 
 
 def read_kenlm_trie(path: PathLike) -> ArpaModel:
-    """All n-grams of a file of the trie format: plain, quantised or compressed.
-
-    The costs are those that KenLM gives for the file: values that were quantised, and
-    the n-grams that it adds where the suffix of an n-gram was missing.
-    """
+    """All n-grams of a file of the trie format, at the costs that KenLM gives."""
     header = _header_of(path)
     if not header.is_trie:
         raise ArpaError(
@@ -191,7 +181,6 @@ class _TrieReader:
         return ArpaModel(words, tuple(tables))
 
     def take(self, size: int) -> np.ndarray:
-        """The next bytes, uint8 [size]."""
         start, self.pos = self.pos, self.pos + size
         if self.pos > len(self.data):
             found = f"{len(self.data)} bytes, at least {self.pos} by its header"
@@ -199,7 +188,6 @@ class _TrieReader:
         return self.data[start : self.pos]
 
     def read_quantised(self) -> None:
-        """The tables of all orders."""
         version, prob_bits, backoff_bits = self.take(8)[:3].tolist()
         if version != 2 or max(prob_bits, backoff_bits) > 25:
             bits = f"{prob_bits} and {backoff_bits} bits"
@@ -223,10 +211,8 @@ class _TrieReader:
     def longer(
         self, order: int, ends: np.ndarray, children: np.ndarray
     ) -> tuple[NgramTable, np.ndarray]:
-        """The n-grams of an order, and where the children of each begin.
-
-        `ends`: int32 [M, n - 1], the n-grams of the order before, with `children`.
-        """
+        """The n-grams of an order, and where the children of each begin."""
+        # `ends`: int32 [M, n - 1], the n-grams of the order before, with `children`.
         count, is_longest = self.counts[order - 1], order == self.order
         next_bits, upper = (0, np.uint64(0)) if is_longest else self.pointers(order)
         word_bits = self.counts[0].bit_length()
@@ -304,7 +290,6 @@ class _TrieReader:
     def table(
         self, words: np.ndarray, prob: np.ndarray, backoff: np.ndarray
     ) -> NgramTable:
-        """The n-grams in nats."""
         possible = (np.abs(prob) < LARGEST) | np.isneginf(prob)
         if not (possible.all() and (np.abs(backoff) < LARGEST).all()):
             raise _damaged(self.path, f"values of {words.shape[1]}-grams")

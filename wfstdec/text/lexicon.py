@@ -4,12 +4,6 @@
     lexicon.words[0], lexicon.pronunciations[0], lexicon.costs[0]     # 'a', (32,), 0.0
     lexicon, dropped = lexicon.restrict(model.index)      # the words that an LM has
     lexicon = spelling_lexicon(["hello"], tokens)         # h e l l o
-
-Decoders and graphs load their words and tokens alike:
-
-    table = load_tokens("tokens.txt", blank=None)
-    between = separator_of("<wb>", table)
-    lexicon = sayable(load_lexicon("lexicon.txt", table, between), model.index)
     words = word_table(lexicon)                      # ids follow the order of the file
 
 A word may have several entries. The separator between words is no part of any.
@@ -342,7 +336,6 @@ class SentencePieceFile:
         self.path = os.fspath(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path."""
         return type(self), (self.path,)
 
     def __call__(self, text: str) -> list[str]:
@@ -381,8 +374,7 @@ def _cannot_spell(bad: list[str], total: int, pieces: dict[str, int]) -> str:
 
 TokensLike = PathLike | TokenTable | Sequence[str] | Mapping[str, int] | Any
 """A file, a table, names in order, `{name: token}`, or a tokenizer."""
-AUTO = "auto"
-"""Separator that is `|` in tables of Hugging Face, and none in others."""
+AUTO = "auto"  # separator that is `|` in tables of Hugging Face, and none in others
 _warned: set[str] = set()
 """Fingerprints of tables whose separator was logged."""
 

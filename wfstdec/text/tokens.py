@@ -29,13 +29,10 @@ from wfstdec.text.files import PathLike, read_lines, reading
 EPSILON = 0
 EPSILON_WORD = "<eps>"
 BLANK_NAMES = ("<blank>", "<blk>", "<b>", "<pad>", "[PAD]", "<ctc_blank>", "-", "_")
-BLANK_NAME = BLANK_NAMES[0]
-"""Of the blank of models whose tables have none."""
+BLANK_NAME = BLANK_NAMES[0]  # of the blank of models whose tables have none
 
-LAST = -1
-"""Index that stands for the last token, of a blank."""
-_PADDINGS = ("<pad>", "[PAD]")
-"""Blanks of Hugging Face's tables."""
+LAST = -1  # index that stands for the last token, of a blank
+_PADDINGS = ("<pad>", "[PAD]")  # blanks of Hugging Face's tables
 
 _Label = TypeVar("_Label", int, np.ndarray)
 _WITH_ID = re.compile(r"(.+?)[ \t]+(\d+)[ \t]*")
@@ -66,7 +63,6 @@ class TokenTable:
     blank: int
 
     def __len__(self) -> int:
-        """V, the blank included."""
         return len(self.names)
 
     def flag(self, token: int) -> str:
@@ -74,7 +70,6 @@ class TokenTable:
         return self.names[token] if str(token) in self.ids else str(token)
 
     def __repr__(self) -> str:
-        """Show its size, its blank, and the first few names."""
         blank = f"blank {self.names[self.blank]!r} = {self.blank}"
         return f"TokenTable({len(self)} tokens, {blank}: {few(self.names)})"
 
@@ -292,21 +287,16 @@ def _find_blank(names: tuple[str, ...], blank: int | str | None) -> int:
     return token
 
 
-def _is_printed(byte: int) -> bool:
-    return 33 <= byte <= 126 or 161 <= byte <= 172 or byte >= 174
-
-
-_UNPRINTED = [byte for byte in range(256) if not _is_printed(byte)]
+_PRINTED = {*range(33, 127), *range(161, 173), *range(174, 256)}
+_UNPRINTED = [byte for byte in range(256) if byte not in _PRINTED]
 _BYTES = {256 + i: byte for i, byte in enumerate(_UNPRINTED)}
 _BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
 
 
 def byte_texts(names: Sequence[str]) -> tuple[str, ...] | None:
-    """The bytes of tokens as Latin-1, a space for U+2581; None where no token is bytes.
-
-    Byte-level BPE has a letter for each byte, `Ġ` for the space. SentencePiece has
-    tokens `<0xC3>` next to its pieces.
-    """
+    """The bytes of tokens as Latin-1, a space for U+2581; None where none is bytes."""
+    # Byte-level BPE has a letter for each byte, `Ġ` for the space. SentencePiece has
+    # tokens `<0xC3>` next to its pieces.
     if any(name.startswith("Ġ") for name in names):
         texts = (name.translate(_BYTES) for name in names)
         return tuple(one if max(one) < "Ā" else "" for one in texts)

@@ -178,8 +178,7 @@ class Pronunciations:
         return np.searchsorted(self.word, np.arange(top + 2)).astype(np.int32)
 
 
-OPEN_WORD = "<open>"
-"""Stands in a word table for all words that are spelled by tokens."""
+OPEN_WORD = "<open>"  # stands in a word table for all words that are spelled by tokens
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -87,8 +88,8 @@ class Reader(Generic[_Found]):
         self, paths: Sequence[Path], boosts: Sequence[Any] | None = None
     ) -> list[Hypothesis]:
         """Read paths, of the reader's boosts if none are given."""
-        given, joined = boosts or [self.boosts] * len(paths), Paths.of(paths)
-        batch = PathBatch(self, paths, given, joined)
+        joined = Paths.of(paths)
+        batch = PathBatch(self, paths, boosts or [self.boosts] * len(paths), joined)
         if not self.cutter.cuts_bare_tokens:  # texts of these need no words
             _ = batch.words
         found = [Hypothesis.on_demand(batch, i) for i in range(len(paths))]
@@ -117,7 +118,7 @@ class Reader(Generic[_Found]):
         if not hasattr(search, "kind"):
             return [first.partial(search)]
         words, looks = search.look_together(searches, first.cutter, first.frame_shift_s)
-        timed, at, found = first.cutter.timed_all(words), 0, []
+        timed, at, found = first.cutter.timed(words), 0, []
         for reader, (count, hold, *rest) in zip(readers, looks.tolist(), strict=True):
             held, behind = at + hold, at + count
             found.append(reader._partial(timed[at:held], timed[held:behind], *rest))
@@ -183,10 +184,7 @@ class GraphCosts(NamedTuple):
 
 
 class LmCosts(NamedTuple):
-    """Counts the costs of paths of tokens, by a language model over words or tokens.
-
-    Where alignments were summed, the rest of the total is acoustic.
-    """
+    """Counts the costs of paths of tokens, by a language model over words or tokens."""
 
     scales: Any
     automaton: Automaton | OnDemandLM  # `NULL_AUTOMATON` without a model
@@ -221,22 +219,14 @@ class LmCosts(NamedTuple):
             return lm.total(labels, complete=path.reached_final)
 
 
+@dataclass(eq=False)
 class PathBatch:
     """Paths that were found together, cut into words; see `Hypothesis.on_demand`."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        paths: Sequence[Path],
-        boosts: Sequence[Any],
-        joined: Paths,  # the same paths
-    ) -> None:
-        self.reader, self.paths, self.boosts, self.joined = (
-            reader,
-            paths,
-            boosts,
-            joined,
-        )
+    reader: Reader
+    paths: Sequence[Path]
+    boosts: Sequence[Any]
+    joined: Paths  # the same paths
 
     @cached_property
     def words(self) -> Words:

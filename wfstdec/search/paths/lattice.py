@@ -23,25 +23,14 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.arcs import ARC, NO_ARCS
 from wfstdec.jit import read_only
-from wfstdec.lattice.arrays import (
-    REPEATED,
-    Lattice,
-    starts_token,
-    tokens_of,
-)
+from wfstdec.lattice.arrays import REPEATED, Lattice, starts_token, tokens_of
 from wfstdec.lattice.mbr import word_confidences
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.paths.hypotheses import GraphCosts, Reader
 from wfstdec.search.paths.tokens import PATH_END, SPELLINGS_PER_TEXT, Paths, PathTokens
 from wfstdec.search.paths.traceback import STEP, History, Rule, read_paths
-from wfstdec.search.paths.words import (
-    BARE,
-    BEGINNING,
-    ENDS,
-    Cutter,
-    aligner_of,
-)
+from wfstdec.search.paths.words import BARE, BEGINNING, ENDS, Cutter, aligner_of
 from wfstdec.text.tokens import EPSILON, ilabel_of
 
 
@@ -98,10 +87,9 @@ def hypotheses_of(
     boosts: CompiledBoosts | None = None,
     reader: Reader | None = None,
 ) -> NbestList:
-    """The hypotheses of paths through a lattice.
-
-    `boosts`: of the search, whose cost is then counted again; None takes that of arcs.
-    """
+    """The hypotheses of paths through a lattice."""
+    # `boosts`: of the search, whose cost is then counted again; None takes that of
+    # arcs.
     reader = reader or reader_of(lattice)
     credited: list[Any] = [boosts] * len(found.arcs)
     if boosts is None:
@@ -129,10 +117,8 @@ def rule_of_lattice(lattice: Lattice) -> Rule:
 
 
 def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
-    """The tokens and labels of a path whose labels are at word ends.
-
-    `label_token`: tokens that had begun before the arc with the label.
-    """
+    """The tokens and labels of a path whose labels are at word ends."""
+    # `label_token`: tokens that had begun before the arc with the label.
     on_path = lattice.arcs[arcs]
     ilabel = on_path["ilabel"]
     begins = starts_token(ilabel, lattice.tokens)
@@ -161,10 +147,8 @@ def word_ends(lattice: Lattice) -> Cutter:
 def confidences_of(
     lattice: Lattice, arcs: np.ndarray | None = None, scale: float = 1.0
 ) -> Sequence[float]:
-    """Confidence of each word of a path; of bare tokens the least of its tokens.
-
-    `arcs`: positions in `Lattice.arcs`; None is the best path.
-    """
+    """Confidence of each word of a path; of bare tokens the least of its tokens."""
+    # `arcs`: positions in `Lattice.arcs`; None is the best path.
     arcs = lattice.best_arcs() if arcs is None else arcs
     sure = word_confidences(lattice, scale, arcs).confidences
     if not lattice.words_are_tokens:

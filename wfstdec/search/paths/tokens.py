@@ -18,11 +18,10 @@ same text, by other word pieces or with one more separator."""
 
 
 class PathTokens(NamedTuple):
-    """The tokens of a path, blanks left out, and the labels of its words; all int32.
+    """The tokens of a path, blanks left out, and the labels of its words; all int32."""
 
-    A label is a word id of a graph, or a pronunciation of a trie: its number, those of
-    OOV words after those of the lexicon, or `OPEN_PRON`.
-    """
+    # A label is a word id of a graph, or a pronunciation of a trie: its number, those
+    # of OOV words after those of the lexicon, or `OPEN_PRON`.
 
     token: np.ndarray  # [N]
     start: np.ndarray  # [N], first frame
@@ -97,7 +96,6 @@ class Paths(Sequence[Any]):
         return len(self.ends)
 
     def __getitem__(self, i: Any) -> Any:
-        """Path `i`."""
         graph, acoustic, cost, final, frames, died, *_ = self.ends[i].item()
         return Path(self.tokens(i), graph, acoustic, cost, bool(final), frames, died)
 
@@ -119,7 +117,6 @@ class SinglePaths(Sequence[Any]):
         return len(self.paths)
 
     def __getitem__(self, i: Any) -> Any:
-        """The list of utterance `i`."""
         return [self.paths[i]]
 
 
@@ -143,12 +140,10 @@ def path_of_rows(rows: np.ndarray, last_pron: int = NO_PRON) -> PathTokens:
 
 @jit
 def columns_of_rows(rows, splits, last_pron):
-    """The last three arguments of `Paths`, of a search of tokens.
-
-    `rows`: int32 [N, 4], token, first frame, one behind the last frame, pronunciation
-    that ended before the token or `NO_PRON`. `splits`: int64 [P + 1], where each path
-    begins. `last_pron`: int64 [P], what ends with its last token.
-    """
+    """The last three arguments of `Paths`, of a search of tokens."""
+    # `rows`: int32 [N, 4], token, first frame, one behind the last frame, pronunciation
+    # that ended before the token or `NO_PRON`. `splits`: int64 [P + 1], where each path
+    # begins. `last_pron`: int64 [P], what ends with its last token.
     num_paths = len(last_pron)
     count = splits[num_paths]
     token, start = np.empty(count, np.int32), np.empty(count, np.int32)

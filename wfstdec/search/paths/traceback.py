@@ -15,17 +15,10 @@ from wfstdec.jit import inlined, jit, kernel, read_only
 from wfstdec.jit.arrays import copy_rows, first_equal
 from wfstdec.jit.records import longer as with_rows
 from wfstdec.jit.records import record
-from wfstdec.search.paths.tokens import (
-    PATH_END,
-    PartialPath,
-    Path,
-    Paths,
-    PathTokens,
-)
+from wfstdec.search.paths.tokens import PATH_END, PartialPath, Path, Paths, PathTokens
 from wfstdec.text.tokens import ilabel_of
 
-NONE = 0xFFFFFFFF
-"""No node, no arc: of the roots of a trace."""
+NONE = 0xFFFFFFFF  # no node, no arc: of the roots of a trace
 EVENT = record("i4 previous", "u4 ilabel olabel", "i4 frame end")
 """A token that begins (`ilabel` or 0) and the word label on the same arc (`olabel` or
 0); the event before or -1; frames passed with this arc; the end of the token before."""
@@ -33,11 +26,8 @@ TIP = record("i4 event tokens", "u4 label", "i4 frame end unused", "f8 graph aco
 """The end of a path: its last event or -1, tokens begun, the label of the last frame,
 frames passed, the end of the last token, and its costs."""
 
-
 STEP = record("u4 arc", "f4 acoustic")
 """An arc of a path, and its unscaled acoustic cost."""
-
-
 _FIRST_ILABEL = np.int32(ilabel_of(0))
 
 
@@ -257,11 +247,9 @@ def read_from(since, rule, history, root):
 
 @jit
 def read_histories(rule, settled, events, tips, steps, ends, skip):
-    """Pass tips through the steps of whole paths: see `read_paths`.
-
-    `settled`: EVENT, what all begin with. `skip`: first tokens and words of each that
-    are left out. Returns the last three arguments of `Paths`.
-    """
+    """Pass tips through the steps of whole paths: see `read_paths`."""
+    # `settled`: EVENT, what all begin with. `skip`: first tokens and words of each that
+    # are left out. Returns the last three arguments of `Paths`.
     paths, total, most, shared = len(ends), np.int64(0), np.int64(0), len(settled)
     for i in range(paths):
         length, e = np.int64(ends[i].count), np.int64(tips[min(i, len(tips) - 1)].event)
@@ -352,10 +340,8 @@ class History:
         clear(self.paths, rule.blank, first_frame)
 
     def go_on(self, rule: Rule, arcs: np.ndarray, acoustic: np.ndarray) -> None:
-        """Fold one path that continues the only one so far.
-
-        `arcs`: int64 [N]. `acoustic`: float32 [N], unscaled.
-        """
+        """Fold one path that continues the only one so far."""
+        # `arcs`: int64 [N]. `acoustic`: float32 [N], unscaled.
         trace = np.zeros(len(arcs) + 1, _NODE)
         trace["previous"] = np.arange(len(trace), dtype=np.uint32) - np.uint32(1)
         trace["arc"][0], trace["arc"][1:] = NONE, arcs
@@ -364,11 +350,9 @@ class History:
         self.fold(np.full(1, len(arcs), _AT_NODE), trace, len(trace))
 
     def fold(self, frontier: np.ndarray, trace: np.ndarray, count: int) -> int:
-        """Fold the trace of a frontier; the number of nodes that the trace then has.
-
-        `frontier`: [F], entries with `node`, which is changed. `trace`: [N], nodes with
-        `previous`, `arc`, `acoustic`, which are overwritten.
-        """
+        """Fold the trace of a frontier; the number of nodes that the trace then has."""
+        # `frontier`: [F], entries with `node`, which is changed. `trace`: [N], nodes
+        # with `previous`, `arc`, `acoustic`, which are overwritten.
         self.paths = with_room(self.paths, count, len(frontier))
         fold_trace(self._rule, frontier, trace, count, self.paths)
         return len(frontier)
@@ -391,10 +375,8 @@ class History:
 def read_paths(
     rule: Rule, steps: np.ndarray, ends: np.ndarray, first_frame: int = 0
 ) -> Paths:
-    """Read whole paths: their tokens and words; their costs are added to the ends.
-
-    `steps`: STEP, of all paths, the last of each first. `ends`: PATH_END [P].
-    """
+    """Read whole paths: their tokens and words; their costs are added to the ends."""
+    # `steps`: STEP, of all paths, the last of each first. `ends`: PATH_END [P].
     _, settled, events, tips = History(rule, first_frame).paths
     read = read_histories(rule, settled, events, tips, steps, ends, (0, 0))
     return Paths(ends, *read)

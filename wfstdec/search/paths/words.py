@@ -21,24 +21,14 @@ from wfstdec.jit.arrays import longer, twice
 from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.records import WeakCache, record
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
-from wfstdec.search.paths.tokens import (
-    OPEN_PRON,
-    PartialPath,
-    Paths,
-)
+from wfstdec.search.paths.tokens import OPEN_PRON, PartialPath, Paths
 from wfstdec.text.lexicon import WORD_START, word_ids
 from wfstdec.text.tokens import EPSILON, byte_texts
-from wfstdec.text.vocabulary import (
-    OovWords,
-    OpenSpelling,
-    Pronunciations,
-    Vocabulary,
-)
+from wfstdec.text.vocabulary import OovWords, OpenSpelling, Pronunciations, Vocabulary
 
 ALIGNED, ENDS, BARE = range(3)
 """Where the labels of words are: anywhere in a word, at its end; there are none."""
-SPELLED = -1
-"""In the place of a word id: the text is that of the word's tokens."""
+SPELLED = -1  # in the place of a word id: the text is that of the word's tokens
 
 
 class CutPoint(NamedTuple):
@@ -143,7 +133,6 @@ class Cutter:
             self._word_ids = word_ids(self._words[: open_word.word])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arguments."""
         return type(self), self._arguments
 
     @property
@@ -182,19 +171,15 @@ class Cutter:
         data, errors = written.tobytes(), "replace" if is_bytes else "surrogatepass"
         return [data[a:b].decode("utf-8", errors) for a, b in pairwise(ends.tolist())]
 
-    def timed(self, words: Words, path: int) -> list[Word]:
-        """The words of a path."""
+    def timed(self, words: Words, path: int | None = None) -> list[Word]:
+        """The words of a path, or of all."""
+        if path is None:
+            return self._timed(words, 0, len(words.rows))
         return self._timed(words, *words.splits[path : path + 2].tolist())
 
-    def timed_all(self, words: Words) -> list[Word]:
-        """The words of all paths."""
-        return self._timed(words, 0, len(words.rows))
-
     def counted(self, words: Words, path: int) -> tuple[list[int], float]:
-        """Ids of words that the account counts, and what their pronunciations cost.
-
-        0 of open words that have none. The costs are 0 where they are on the path.
-        """
+        """Ids of words that the account counts, and what their pronunciations cost."""
+        # 0 of open words that have none. The costs are 0 where they are on the path.
         if self._tables.kind == BARE:
             return [], 0.0
         first, end = words.splits[path : path + 2].tolist()
@@ -220,18 +205,11 @@ class Cutter:
         return ids, float(total)
 
     def partial(
-        self,
-        look: PartialPath,
-        cut: CutPoint,
-        shift: float,
-        *,
-        complete: bool = False,
+        self, look: PartialPath, cut: CutPoint, shift: float, *, complete: bool = False
     ) -> tuple[list[Word], CutPoint, list[Word], int]:
-        """Cut a path since the last cut; `complete`: its last word must be whole.
-
-        Returns the words that have been settled since, the cut after them, the other
-        words, and the end of their last token, 0 without any.
-        """
+        """Cut a path since the last cut; `complete`: its last word must be whole."""
+        # Returns the words that have been settled since, the cut after them, the other
+        # words, and the end of their last token, 0 without any.
         path, whole = look.tokens, (look.num_whole, look.num_labels - cut.labels)
         rows, hold, taken, cost, lost, end = cut_partial(
             *(self.handle, path, whole, *self._as_words(path.label)),
@@ -334,10 +312,8 @@ def new_words(count):
 
 @jit
 def cut_paths(handle, paths, path_splits, word, length, ends, shift):
-    """Cut paths into words: WORD [W], and where those of each begin.
-
-    `length`: tokens of each label's word, 0 where not known. `ends`: PATH_END [P].
-    """
+    """Cut paths into words: WORD [W], and where those of each begin."""
+    # `length`: tokens of each label's word, 0 where not known. `ends`: PATH_END [P].
     tables = opened(handle)
     token_splits, label_splits = path_splits
     words = new_words(len(paths[0]) if tables.kind == BARE else len(word))
@@ -399,13 +375,11 @@ def _cut_path(tables, path, word, length, shift, how, words):
 
 @jit
 def cut_partial(handle, path, whole, word, length, shift, before):
-    """Cut a path into words that cannot change, and others; see `Cutter.partial`.
-
-    `whole`: first tokens and labels that cannot change. `before`: whether the last word
-    must be whole; cost and `lost` of the cut before. Returns the words, how many are
-    settled, the tokens of these, their cost, `lost`, and the end of the last token of
-    the others that is no filler, or 0.
-    """
+    """Cut a path into words that cannot change, and others; see `Cutter.partial`."""
+    # `whole`: first tokens and labels that cannot change. `before`: whether the last
+    # word must be whole; cost and `lost` of the cut before. Returns the words, how many
+    # are settled, the tokens of these, their cost, `lost`, and the end of the last
+    # token of the others that is no filler, or 0.
     tables, num_tokens, num_labels = opened(handle), len(path[0]), len(word)
     words = new_words(num_tokens if tables.kind == BARE else num_labels)
     hold, taken = np.int64(0), np.int64(0)
@@ -460,10 +434,8 @@ def _num_settled(tables, token, words, num_whole):
 
 @jit
 def write_texts(pieces, tokens, splits):
-    """Texts of bare tokens in UTF-8, words being one space apart; where each begins.
-
-    `pieces`: characters of all tokens, where those of each begin, which begin words.
-    """
+    """Texts of bare tokens in UTF-8, words being one space apart; where each begins."""
+    # `pieces`: characters of all tokens, where those of each begin, which begin words.
     characters, begin, begins_word = pieces
     size, written = np.int64(0), np.int64(0)
     for t in range(splits[0], splits[-1]):
@@ -517,13 +489,11 @@ def _spans_at_ends(tables, token, label_token, length, spans):
 
 @jit
 def _spans(tables, token, word, word_token, how):
-    """Cut tokens into words: int32 [W, 2], positions in `token`, and how many hold.
-
-    Keeps the cheapest way to cut the words so far for each end position; they are few.
-
-    `how`: whether the last word must be whole; whether more tokens may follow, so that
-    only words which these cannot change hold; cost and `lost` of the cut before.
-    """
+    """Cut tokens into words: int32 [W, 2], positions in `token`, and how many hold."""
+    # Keeps the cheapest way to cut the words so far for each end position; they are
+    # few. `how`: whether the last word must be whole; whether more tokens may follow,
+    # so that only words which these cannot change hold; cost and `lost` of the cut
+    # before.
     complete, may_continue, cost_before, lost = how
     num_words, num_tokens = len(word), len(token)
     # A way: [position behind the word, its first token, the way before], and its cost.
@@ -636,7 +606,6 @@ def _open_word(tables, token, end, lost, known):
 
 @jit
 def _spells(tables, token, at, end):
-    """Tell whether tokens may be an open word."""
     if not tables.begins[token[at]]:
         return False
     for i in range(at + 1, end):
