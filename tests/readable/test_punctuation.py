@@ -1,32 +1,19 @@
-"""Punctuation: the search by enumeration, streams, other languages, files."""
+"""Punctuation: the choice of events, streams, other languages, files."""
 
-import itertools
-import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from wfstdec.cli.main import main
-from wfstdec.errors import FormatError, OptionError, ShapeError
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.readable.kernels import Scales, search_places
+from wfstdec.errors import FormatError, ShapeError
+from wfstdec.readable.kernels import Scales, choose
 from wfstdec.readable.options import BuildOptions
 from wfstdec.readable.printed import EVENTS, read_printed
-from wfstdec.readable.punctuation import (
-    ENGLISH,
-    enter,
-    load_punctuation,
-    make_scales,
-    new_search,
-)
+from wfstdec.readable.punctuation import ENGLISH, load_punctuation
 from wfstdec.readable.training import build_punctuation, count_pauses, f_score
-from wfstdec.text.arpa import ArpaModel, NgramTable
 
 HELD_OUT = Path(__file__).parents[1] / "data" / "punctuation_en.txt"
-WORDS = 3
-LABELS = ("<eps>", *(f"<{e}>" for e in EVENTS[1:]), *"abc")
-FIRST_WORD = LABELS.index("a")
 
 
 @pytest.fixture(scope="module")
@@ -54,119 +41,46 @@ def test_printed_text_is_words_events_and_forms():
     assert forms[-4:] == ["It's", "5", "p.m.", "now"]
 
 
-# The search
+# The choice of events
 
 
-def random_ngrams(random):
-    """Costs and back-offs of n-grams up to 3 labels, by tuples."""
-    names = range(1, len(LABELS))
-    rows = [(n,) for n in names]
-    pairs = [p for p in itertools.product(names, repeat=2) if random.random() < 0.4]
-    triples = [
-        (*p, n)
-        for p in pairs
-        for n in names
-        if (p[1], n) in pairs and random.random() < 0.3
-    ]
-    return {
-        row: random.uniform((1.9, 0.0), (4, 1)) for row in [*rows, *pairs, *triples]
-    }
+def chosen_by_definition(scales, costs, asks, pauses, level, first):
+    """Events one behind the other, straight from the definition."""
+    events = []
+    for n in range(len(costs)):
+        total = {event: float(costs[n, event]) for event in range(8)}
+        for event in total:
+            total[event] += scales.prior[event] + scales.asks[level, event]
+            if pauses[n] >= 0:
+                total[event] += scales.pauses[pauses[n], event]
+        event = min(total, key=total.get)
+        if n == 0 and first is not None:
+            event = first
+        own = sum(asks[n] > bound for bound in scales.levels)
+        if EVENTS[event] in ("period", "question", "exclamation"):
+            level = own
+        elif event:
+            level = max(level, own)
+        events.append(event)
+    return events, level
 
 
-def arpa_of(ngrams):
-    tables = []
-    for order in (1, 2, 3):
-        rows = [row for row in ngrams if len(row) == order]
-        cost, backoff = np.array([ngrams[row] for row in rows]).reshape(-1, 2).T
-        words = np.array(rows, np.int32).reshape(-1, order)
-        tables.append(NgramTable(words, cost.copy(), backoff * (order < 3)))
-    marks = len(LABELS) + np.arange(2, dtype=np.int32)[:, None]
-    first = tables[0]
-    tables[0] = NgramTable(
-        np.concatenate([[[0]], first.words, marks]).astype(np.int32),
-        np.concatenate([[99], first.cost, [99, 99]]),
-        np.concatenate([[0], first.backoff, [0, 0]]),
-    )
-    return ArpaModel((*LABELS, "<s>", "</s>"), tuple(tables))
-
-
-def ngram_cost(ngrams, history, label):
-    """-log p(label | history) by backing off; kept among the n-grams."""
-    history = tuple(history)[-2:]
-    if (*history, label) not in ngrams:
-        backoff = ngrams[history][1] if history in ngrams else 0.0
-        ngrams[*history, label] = backoff + ngram_cost(ngrams, history[1:], label), 0.0
-    return ngrams[*history, label][0]
-
-
-def costs_of_all(
-    ngrams, scales, words, allowed, evidence, events=(), level=0, row=None
-):
-    """The costs of all strings of allowed events, straight from the definition."""
-    n, (costs, odds, pauses) = len(events), evidence
-    row = row or (EVENTS.index("period"), words[0])
-    if n == len(words):
-        return {events: 0.0}
-    found = {}
-    for event in allowed[n]:
-        total, asked, after = 0.0, level, row
-        total += scales.network * costs[n, event] + scales.prior[event]
-        total += scales.asks[level, event]
-        if pauses[n] >= 0:
-            total += scales.pause * scales.pauses[pauses[n], event]
-        if event:
-            total += scales.lm * ngram_cost(ngrams, row, event)
-            after = (*row, event)
-            own = sum(odds[n] > bound for bound in scales.levels)
-            asked = own if scales.ends[event] else max(own, level)
-        elif n + 1 == len(words):
-            some = sum(math.exp(-ngram_cost(ngrams, row, e)) for e in range(1, 8))
-            total -= scales.lm * math.log(max(1 - some, 1e-6))
-        if n + 1 < len(words):
-            total += scales.lm * ngram_cost(ngrams, after, words[n + 1])
-            after = (*after, words[n + 1])
-        given = ngrams, scales, words, allowed, evidence, (*events, int(event))
-        for string, rest in costs_of_all(*given, asked, after).items():
-            found[string] = total + rest
-    return found
-
-
-def random_scales(random):
-    return make_scales(
-        lm=random.uniform(0.2, 1),
-        network=random.uniform(0.2, 1),
-        pause=random.uniform(0.2, 1),
-        prior=random.normal(size=8),
-        asks=random.normal(size=(6, 8)),
-        pauses=random.normal(size=(8, 8)),
-        levels=[-1, -0.5, 0, 0.5, 1],
-        beam=100.0,
-        max_delay=14,
-    )
-
-
-def test_search_equals_enumeration_of_all_events():
+@pytest.mark.parametrize("first", [None, 0, 1, 3])
+def test_choice_of_events_equals_its_definition(first):
     random = np.random.default_rng(5)
-    for _ in range(200):
-        ngrams = random_ngrams(random)
-        automaton = NgramLM.from_arpa(arpa_of(ngrams), LABELS).automaton
-        scales: Scales = random_scales(random)
-        words = random.integers(FIRST_WORD, FIRST_WORD + WORDS, 6).astype(np.int32)
-        costs = random.uniform(0, 3, (6, 8)).astype(np.float32)
-        allowed = [random.choice(8, 3, replace=False) for _ in words]
-        for row, events in zip(costs, allowed, strict=True):
-            row[np.isin(np.arange(8), events, invert=True)] += 1000
-        odds = random.normal(size=6).astype(np.float32)
-        pauses = random.integers(-1, 8, 6).astype(np.int32)
-        search, decided = new_search(automaton), np.zeros(32, np.int32)
-        enter(automaton, search, words[0])
-        given = automaton, scales, search, words, 0, costs, odds, pauses, True, decided
-        assert search_places(*given) == 6
-        evidence = costs, odds, pauses
-        every = costs_of_all(ngrams, scales, words, allowed, evidence)
-        assert len(every) == 3**6
-        found = every[tuple(decided[:6].tolist())]
-        assert found == pytest.approx(min(every.values()), abs=1e-3)
+    for _ in range(50):
+        shapes = {"prior": 8, "asks": (6, 8), "levels": 5, "pauses": (8, 8)}
+        arrays = {
+            n: random.normal(size=s).astype(np.float32) for n, s in shapes.items()
+        }
+        scales = Scales(**arrays)
+        costs = random.uniform(0, 3, (20, 8)).astype(np.float32)
+        asks = random.normal(size=20).astype(np.float32)
+        pauses = random.integers(-1, 8, 20).astype(np.int32)
+        decided = -1 if first is None else first
+        events, levels = choose(scales, costs, asks, pauses, 2, decided)
+        given = scales, costs, asks, pauses, 2, first
+        assert (events.tolist(), levels[-1]) == chosen_by_definition(*given)
 
 
 # Streams
@@ -189,7 +103,7 @@ def test_streams_equal_whole_utterances_for_any_chunks(english, held_out):
         pauses = random.exponential(0.1, len(tokens)).tolist()
         expected = whole.end(tokens, pauses)
         chunk = int(random.integers(1, len(tokens) + 1))
-        settled = ((), ())
+        settled = ([], [])
         for count in range(chunk, len(tokens), chunk):
             # Words that still change are behind those settled.
             arrived = [*tokens[:count], "wrong", "NUM"][: count + count % 3]
@@ -208,22 +122,19 @@ def test_streams_equal_whole_utterances_for_any_chunks(english, held_out):
 
 def test_words_settle_within_a_bounded_delay(english, held_out):
     stream, words = english.stream(), held_out[0]
-    bound = english.right + english.scales.max_delay
     behind = []
     for count in range(1, len(words) + 1):
         shown = stream.feed(words[:count])
         behind.append(count - shown.num_settled)
-    assert max(behind) <= bound
-    assert np.median(behind) <= english.right + 1
+    assert max(behind) <= english.right
 
 
 def test_a_sentence_continues_over_the_end_of_an_utterance(english):
     stream = english.stream()
     first = stream.end("i have been to the".split())
-    assert first.forms[0] == "I" and not first.events[-1] and stream.sentence_is_open
+    assert first.forms[0] == "I" and not first.events[-1]
     second = stream.end("house of my father".split(), last=True)
     assert second.forms[0] == "house" and second.text.endswith("father.")
-    assert not stream.sentence_is_open
     assert stream.end(["the", "dog"]).forms[0] == "The"
 
 
@@ -235,14 +146,8 @@ def test_only_the_end_of_a_file_has_to_end_a_sentence(english):
 
 
 def test_wrong_input_is_refused(english):
-    stream = english.stream()
-    stream.feed(["a", "b"])
-    with pytest.raises(OptionError, match="differ from those settled"):
-        stream.feed(["a", "c"])
-    with pytest.raises(OptionError, match="num_settled=3, expected 2 to 2"):
-        stream.feed(["a", "b"], num_settled=3)
     with pytest.raises(ShapeError, match="1 pauses, expected 2"):
-        stream.feed(["a", "b"], [0.1])
+        english.stream().feed(["a", "b"], [0.1])
 
 
 # Models of other languages
@@ -311,15 +216,13 @@ def test_what_is_no_model_is_refused_by_name(tmp_path):
     with pytest.raises(FormatError, match=r"x\.npz: not a readable punctuation model"):
         load_punctuation(path)
     np.savez(path, header=np.frombuffer(b'{"format": "a", "version": 1}', np.uint8))
-    with pytest.raises(FormatError, match=r"x\.npz: found \('a', 1\), expected"):
+    with pytest.raises(FormatError, match=r"x\.npz: found .*'a'.*, expected"):
         load_punctuation(path)
     with pytest.raises(FormatError, match="text.txt: 2 words without punctuation"):
         build_punctuation([write(tmp_path / "text.txt", ["a b", "c"])])
-    with pytest.raises(OptionError, match="order=5"):
-        BuildOptions(order=5)
 
 
-@pytest.mark.parametrize("name", ["embedding", "groups", "weight_2", "lm_arc_next"])
+@pytest.mark.parametrize("name", ["embedding", "bias_1", "weight_2", "asks"])
 def test_a_damaged_model_is_refused_by_name(tmp_path, name):
     with np.load(ENGLISH) as file:
         arrays = dict(file)
@@ -361,5 +264,5 @@ def test_the_command_builds_a_model(tmp_path):
     text, made = write(tmp_path / "de.txt", GERMAN * 60), tmp_path / "de.punct.npz"
     given = ["build-punctuation", str(text), "--output", str(made), "--passes", "1"]
     assert main([*given, "--quiet"]) == 0
-    assert load_punctuation(made).punctuate(["hund"]).forms == ("Hund",)
+    assert load_punctuation(made).punctuate(["hund"]).forms == ["Hund"]
     assert main([*given[:1], str(tmp_path / "none.txt"), *given[2:]]) == 1

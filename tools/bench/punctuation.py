@@ -12,7 +12,6 @@ transcripts are as printed, every second clip counts pauses, and the others are 
 from __future__ import annotations
 
 import json
-import lzma
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -24,14 +23,10 @@ from tools.bench.command import bare_parser
 from tools.bench.data import DATA
 from wfstdec import ForcedAligner
 from wfstdec.errors import InputError
-from wfstdec.readable.printed import CLASSES, EVENTS, NONE, PERIOD, read_printed
-from wfstdec.readable.punctuation import (
-    ENGLISH,
-    PunctuationModel,
-    load_punctuation,
-    make_scales,
-)
+from wfstdec.readable.printed import CLASSES, EVENTS, read_printed
+from wfstdec.readable.punctuation import ENGLISH, PunctuationModel, load_punctuation
 from wfstdec.readable.training import f_score
+from wfstdec.text.files import read_lines
 
 TEST = "arthur-conan-doyle", "edith-wharton", "h-g-wells"
 CHOOSE = "jack-london", "jane-austen", "joseph-conrad"
@@ -80,12 +75,6 @@ def scores(name: str, printed: tuple[Any, ...], shown: Any) -> str:
     return _PLACE.format(name, *(f"{f:.1f}" for f in [*each, f_score(*capital, True)]))
 
 
-def of_text(model: PunctuationModel, words: list[str]) -> tuple[Any, Any]:
-    """Events and forms of a text without pauses, as one utterance."""
-    shown = model.punctuate(words)
-    return shown.events, shown.forms
-
-
 def of_speech(model: PunctuationModel, clips: list[Any], timed: bool) -> list[Any]:
     """Events and forms of clips as utterances of one stream, pauses given or not."""
     stream, events, forms = model.stream(), [], []
@@ -97,22 +86,6 @@ def of_speech(model: PunctuationModel, clips: list[Any], timed: bool) -> list[An
         events += shown.events
         forms += shown.forms
     return [events, forms]
-
-
-def ablations(model: PunctuationModel) -> dict[str, Any]:
-    """Scales with some of the evidence left out."""
-    full = model.scales._asdict()
-    neutral = {"asks": np.zeros_like(full["asks"]), "prior": np.zeros(8)}
-    bare = full | neutral | {"lm": 1.0, "network": 0.0}
-    return {
-        "bare n-gram": bare,
-        "n-gram, questions": bare | {"asks": full["asks"]},
-        "n-gram, questions, priors": bare | {n: full[n] for n in ("asks", "prior")},
-        "network alone": full | neutral | {"lm": 0.0},
-        "network, priors": full | {"lm": 0.0, "asks": neutral["asks"]},
-        "network, priors, questions": full | {"lm": 0.0},
-        "all": full,
-    }
 
 
 def main() -> None:
@@ -128,21 +101,19 @@ def main() -> None:
         return
     model, row = load_punctuation(args.model), _PLACE.format
     print(row("", *_SHOWN, "capitals"))
-    text = [ln for p in book_names(TEST) for ln in lzma.open(p, "rt", encoding="utf-8")]
-    books = read_printed(text)
-    for name, scales in ablations(model).items():
-        changed = replace(model, scales=make_scales(**scales))
-        print(scores(name, books, of_text(changed, books[0])), flush=True)
-    given = books[0][:20_000]
-    started = time.process_time()
-    of_text(model, given)
-    print(f"{(time.process_time() - started) / len(given) * 1e6:.1f} us a word")
+    books = read_printed(ln for path in book_names(TEST) for ln in read_lines(path))
+    full, none = model.scales, np.zeros(8, np.float32)
+    for name, scales in {
+        "network": full._replace(prior=none, asks=none * full.asks),
+        "network, priors": full._replace(asks=none * full.asks),
+        "all": full,
+    }.items():
+        started = time.process_time()
+        shown = replace(model, scales=scales).punctuate(books[0])
+        seconds = time.process_time() - started
+        print(scores(name, books, shown), flush=True)
+    print(f"{seconds / len(books[0]) * 1e6:.1f} us a word")
     printed = read_printed([clip["text"] for clip in clips[1::2]])
-    ends = [NONE] * len(printed[1])
-    at = np.cumsum([len(read_printed([c["text"]])[0]) for c in clips[1::2]]) - 1
-    for place in at:
-        ends[place] = PERIOD
-    print(scores("speech: periods at ends", printed, (ends, printed[0])))
     print(scores("speech", printed, of_speech(model, clips[1::2], timed=False)))
     print(scores("speech, pauses", printed, of_speech(model, clips[1::2], timed=True)))
 

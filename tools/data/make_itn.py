@@ -15,7 +15,6 @@ Every `cross` has its output at its end: words with equal beginnings share state
 few states are active in a search.
 """
 
-import argparse
 import gzip
 import itertools
 import string
@@ -24,25 +23,25 @@ from pathlib import Path
 
 import numpy as np
 import pynini
-from pynini import closure, union
+from pynini import accep, closure, union
 
 from wfstdec.fst.openfst import FstContent, format_fst, parse_fst
 from wfstdec.text.files import atomic_write
 
-ROOT = Path(__file__).parents[2]
+OUTPUT = Path(__file__).parents[2] / "wfstdec/readable/data/en.itn.fst.gz"
 MARKS = 255
 """Output labels above it mark a class."""
 ENDINGS = {"1": "st", "2": "nd", "3": "rd"}
 ONES = "one two three four five six seven eight nine".split()
-TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
-TEENS = f"{TEENS} nineteen".split()
+TEENS = """ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen""".split()
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 SPOKEN = ["zero", *ONES, *TEENS]
 SPOKEN += [f"{ten}{one}" for ten in TENS for one in ["", *(f" {o}" for o in ONES)]]
-IRREGULAR = dict(one="first", two="second", three="third", five="fifth", eight="eighth")
-IRREGULAR |= dict(nine="ninth", twelve="twelfth")
-MONTHS = "january february march april may june july august september october november"
-MONTHS = f"{MONTHS} december".split()
+IRREGULAR = "one first,two second,three third,five fifth,eight eighth,nine ninth"
+IRREGULAR = dict(pair.split() for pair in f"{IRREGULAR},twelve twelfth".split(","))
+MONTHS = """january february march april may june july august september october november
+december""".split()
 CURRENCIES = {
     "$": ("dollar dollars", "cent cents"),
     "€": ("euro euros", "cent cents"),
@@ -96,12 +95,8 @@ def either(*fsts: pynini.Fst) -> pynini.Fst:
     return union(*fsts).optimize()
 
 
-def optional(fst: pynini.Fst) -> pynini.Fst:
-    return closure(fst, 0, 1)
-
-
 def cost(fst: pynini.Fst, weight: float) -> pynini.Fst:
-    return fst + pynini.accep("", weight=weight)
+    return fst + accep("", weight=weight)
 
 
 def ordinal(name: str) -> str:
@@ -136,7 +131,7 @@ def large_numbers(last: bool = False) -> pynini.Fst:
         return either(numbers(1, 99, width, last), hundreds)
 
     # Below 10,000, without a separator.
-    digit = either(numbers(1, 9), pynini.accep("") if last else cross("a", "1"))
+    digit = either(numbers(1, 9), accep("") if last else cross("a", "1"))
     tens = table((SPOKEN[n], str(n)) for n in range(11, 100) if n % 10)
     rest = either(SPACE + group(3, last), AND + numbers(1, 99, 3, last), end("000"))
     forms = [numbers(10, 99, 1, last), digit + spoken(" thousand") + rest]
@@ -147,7 +142,7 @@ def large_numbers(last: bool = False) -> pynini.Fst:
     for name in ("thousand", "million", "billion", "trillion"):
         forms.append(cost(first + cross(f" {name}", ",") + rest, 0.01))
         if name != "thousand" and not last:
-            forms.append(first + pynini.accep(f" {name}"))
+            forms.append(first + accep(f" {name}"))
         inner = SPACE + group(3, False) + cross(f" {name}", ",") + rest
         rest = either(inner, insert("000,") + rest)
         first = either(first, digit)
@@ -155,12 +150,14 @@ def large_numbers(last: bool = False) -> pynini.Fst:
 
 
 def digit_strings() -> pynini.Fst:
-    digit = table(DIGITS)
-    repeated = [(f"double {name}", 2 * d) for name, d in DIGITS]
-    repeated += [(f"triple {name}", 3 * d) for name, d in DIGITS]
-    several = table(repeated)
+    digit, space = table(DIGITS), spoken(" ")
+    several = table(
+        (f"{word} {name}", times * d)
+        for times, word in ((2, "double"), (3, "triple"))
+        for name, d in DIGITS
+    )
     any_ = either(digit, several)
-    more, space = spoken(" ") + any_, spoken(" ")
+    more = space + any_
     with_repeated = either(
         several + closure(more, 2),
         any_ + space + several + closure(more, 1),
@@ -181,7 +178,7 @@ def years(first: int = 10) -> tuple[pynini.Fst, pynini.Fst]:
 
 
 def dates() -> pynini.Fst:
-    the = optional(spoken("the "))
+    the = closure(spoken("the "), 0, 1)
     pairs, others = years()
     decades = [(f" {ordinal(t)[:-2]}s", f"{i}0s") for i, t in enumerate(TENS, start=2)]
     decades += [(" tens", "10s"), (" hundreds", "00s")]
@@ -195,14 +192,14 @@ def dates() -> pynini.Fst:
     for month in MONTHS:
         # "may" and "march" are verbs too: "may first", "may five", "march ten".
         is_verb, title = month in ("may", "march"), cross(month, month.title())
-        title_day = title + pynini.accep(" ") + either(the + day, numbers(1, 31))
-        forms.append(title_day + insert(",") + pynini.accep(" ") + any_year)
+        title_day = title + accep(" ") + either(the + day, numbers(1, 31))
+        forms.append(title_day + insert(",") + accep(" ") + any_year)
         sure = [spoken("the ") + days(4 if is_verb else 1), pairs]
         sure += [days(4 if month == "may" else 1)]
         sure += [] if is_verb else [numbers(1, 31), others]
-        forms.append(title + pynini.accep(" ") + either(*sure))
+        forms.append(title + accep(" ") + either(*sure))
         of = table((word, " ") for word in ([" of "] if is_verb else [" of ", " "]))
-        forms.append(the + day + of + title + optional(pynini.accep(" ") + any_year))
+        forms.append(the + day + of + title + closure(accep(" ") + any_year, 0, 1))
     return either(*forms)
 
 
@@ -257,7 +254,7 @@ def letters() -> pynini.Fst:
     listed = table((" ".join(word), word.upper()) for word in words)
     runs = either(safe + last, begin + closure(more, 1) + last, listed)
     abbreviations = table([("i e", "i.e."), ("e g", "e.g.")])
-    return either(cost(runs, 0.01) + optional(pynini.accep("'s")), abbreviations)
+    return either(cost(runs, 0.01) + closure(accep("'s"), 0, 1), abbreviations)
 
 
 def addresses() -> pynini.Fst:
@@ -335,16 +332,10 @@ def grammar() -> FstContent:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    default = ROOT / "wfstdec" / "readable" / "data" / "en.itn.fst.gz"
-    parser.add_argument("--output", metavar="FILE", type=Path, default=default)
-    output = parser.parse_args().output
-    output.parent.mkdir(exist_ok=True)
     content = grammar()
-    with atomic_write(output) as file:
+    with atomic_write(OUTPUT) as file:
         file.write(gzip.compress(format_fst(content), 9, mtime=0))
-    size = output.stat().st_size
-    print(f"{content.fst.num_states} states, {content.fst.num_arcs} arcs, {size} bytes")
+    print(f"{content.fst.num_states} states, {content.fst.num_arcs} arcs")
 
 
 if __name__ == "__main__":

@@ -203,9 +203,7 @@ _TABLE: dict[str, Any] = {
     "--tune FILE+": "printed text to tune on (default: the last twentieth)",
     "--speech FILE": "pauses of punctuated speech: JSON lines with text, as printed, "
     "and words, [start, end] of each",
-    f"--order N {BuildOptions.order}": "order of the n-gram with events, 2 to 4",
     f"--vocabulary N>0 {BuildOptions.vocabulary}": "known words at most",
-    f"--ngrams N>0 {BuildOptions.ngrams}": "n-grams of two and more words kept",
     "--passes N>0": "passes over the text (default: 5, more for short texts)",
     f"--to {'|'.join(FORMS)}": "kind of OpenFst file (default: text for .txt, const)",
     # decoding

@@ -97,15 +97,14 @@ def build_lm(args: Args) -> None:
 
 
 @command(
-    "--tune --speech --order --vocabulary --ngrams --passes",
+    "--tune --speech --vocabulary --passes",
     places={"text": {"nargs": "+", "help": "printed text: plain, .gz or .xz"}},
     required="--output",
 )
 def build_punctuation(args: Args) -> None:
     """Build a model of punctuation and capitals, of printed text in any language.
 
-    A paragraph a line. The models that are made: an n-gram of words and events, a
-    network on the words around each place, tables of capitals.
+    A paragraph a line. The model is a network on the words around each place.
 
         wfstdec build-punctuation books/*.txt.xz --output en.punct.npz
     """

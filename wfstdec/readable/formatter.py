@@ -16,6 +16,7 @@ are not changed: scores and lattices have them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from wfstdec.readable.itn import ItnGrammar, Segment, load_itn
 from wfstdec.readable.printed import CLASSES, MARKS, NONE
 from wfstdec.readable.punctuation import (
     ENGLISH,
+    Punctuated,
     PunctuationModel,
     capitalized,
     load_punctuation,
@@ -35,35 +37,30 @@ _SHIPPED = {"en": ENGLISH}
 
 
 class DisplayWord(NamedTuple):
-    """Written form of some words.
+    """Written form of some words."""
 
-    Attributes:
-        text: With the marks behind it: `$342,`.
-        start_s: Start of the first word, seconds; None where words have no times.
-        end_s: End of the last word.
-        confidence: The least of the words; None where there are none.
-        first: The first of the words, from 0.
-        last: One behind the last of them.
-    """
+    text: str  # With the marks behind it: `$342,`
+    start_s: float | None  # Of the first word; None where words have no times
+    end_s: float | None  # Of the last word
+    confidence: float | None  # The least of the words; None where there are none
+    first: int  # The first of the words, from 0
+    last: int  # One behind the last of them
 
-    text: str
-    start_s: float | None
-    end_s: float | None
-    confidence: float | None
-    first: int
-    last: int
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that are known, as lines of JSON have them."""
+        times = {name: getattr(self, name) for name in _NUMBERS}
+        known = {name: round(x, 6) for name, x in times.items() if x is not None}
+        return {"word": self.text, "first": self.first, "last": self.last, **known}
+
+
+_NUMBERS = "start_s", "end_s", "confidence"
 
 
 class Shown(NamedTuple):
-    """Display words of an utterance.
-
-    Attributes:
-        words: They cover all words, in order.
-        num_settled: The first of them that cannot change.
-    """
+    """Display words of an utterance; they cover all words, in order."""
 
     words: tuple[DisplayWord, ...]
-    num_settled: int
+    num_settled: int  # The first of them that cannot change
 
     @property
     def text(self) -> str:
@@ -72,18 +69,7 @@ class Shown(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The text and the words, as lines of JSON have them."""
-        words = []
-        for one in self.words:
-            fields = {"word": one.text, "first": one.first, "last": one.last}
-            if one.start_s is not None and one.end_s is not None:
-                fields |= {
-                    "start_s": round(one.start_s, 6),
-                    "end_s": round(one.end_s, 6),
-                }
-            if one.confidence is not None:
-                fields["confidence"] = round(one.confidence, 6)
-            words.append(fields)
-        return {"text": self.text, "words": words}
+        return {"text": self.text, "words": [word.to_dict() for word in self.words]}
 
 
 class Formatter:
@@ -147,10 +133,14 @@ class FormatStream:
     """Utterances that follow each other, each of which comes in parts."""
 
     def __init__(self, formatter: Formatter) -> None:
-        self._formatter = formatter
-        model = formatter.punctuation
+        self._formatter, model = formatter, formatter.punctuation
+        self._itn = formatter.itn or ItnGrammar(None)
         self._marks = None if model is None else model.stream()
-        self._segments: list[Segment] = []  # of this utterance, settled
+        self._begin()
+
+    def _begin(self) -> None:
+        self._segments: list[Segment] = []  # settled ones of this utterance
+        self._shown: tuple[DisplayWord, ...] = ()  # likewise
 
     def feed(
         self, words: Sequence[Word | str], num_settled: int | None = None
@@ -161,30 +151,20 @@ class FormatStream:
             words: With times, or their texts; those settled before come first.
             num_settled: The first words that will not change; None: all.
         """
-        count = len(words) if num_settled is None else num_settled
-        if not self._num_known <= count <= len(words):
-            raise OptionError(
-                f"num_settled={count}, expected {self._num_known} to {len(words)}"
-            )
-        texts, itn = [_text(word) for word in words], self._formatter.itn
         known = self._num_known
-        if itn is None:
-            self._segments += _copied(texts, known, count)
-        else:
-            found, settled = itn.partial(texts[known:count])
-            self._segments += _moved([s for s in found if s.last <= settled], known)
-        segments = self._segments + self._rest(texts)
-        if self._marks is None:
-            events: Sequence[int] = [NONE] * len(segments)
-            forms: Sequence[str] | None = None
-            num_shown = len(self._segments)
-        else:
-            tokens, pauses = self._tokens(segments, words)
-            marked = self._marks.feed(tokens, pauses, len(self._segments))
-            events, forms, num_shown = marked
-        num_closed = len(self._segments) - self._num_open()
-        shown = self._shown(segments, events, forms, words)
-        return Shown(shown, min(num_shown, num_closed))
+        count = len(words) if num_settled is None else num_settled
+        if not known <= count <= len(words):
+            raise OptionError(f"num_settled={count}, expected {known} to {len(words)}")
+        found, settled = self._itn.partial(_texts(words[known:]), count - known)
+        segments = self._segments + _moved(found, known)
+        self._segments = [one for one in segments if one.last <= known + settled]
+        marked = self._marked(segments, words)
+        # The last words may begin a longer display form.
+        num_closed = len(self._segments) - max(0, self._formatter.longest - 1)
+        num_shown = max(len(self._shown), min(marked.num_settled, num_closed))
+        shown = self._display(segments, marked, words)
+        self._shown = shown[:num_shown]
+        return Shown(shown, num_shown)
 
     def end(self, words: Sequence[Word | str], *, last: bool = False) -> Shown:
         """Format the whole utterance, and begin the next one.
@@ -193,71 +173,72 @@ class FormatStream:
             words: As for `feed`; all are settled.
             last: The end of a recording: its sentence ends there.
         """
-        texts = [_text(word) for word in words]
-        segments = self._segments + self._rest(texts)
-        events: Sequence[int] = [NONE] * len(segments)
-        forms: Sequence[str] | None = None
-        if self._marks is not None:
-            tokens, pauses = self._tokens(segments, words)
-            events, forms, _ = self._marks.end(tokens, pauses, last=last)
-        self._segments = []
-        shown = self._shown(segments, events, forms, words)
+        known = self._num_known
+        segments = self._segments + _moved(self._itn(_texts(words[known:])), known)
+        marked = self._marked(segments, words, ends=True, last=last)
+        shown = self._display(segments, marked, words)
+        self._begin()
         return Shown(shown, len(shown))
 
     @property
     def _num_known(self) -> int:
         return self._segments[-1].last if self._segments else 0
 
-    def _rest(self, texts: list[str]) -> list[Segment]:
-        """Segments of the words behind the settled ones."""
-        known, itn = self._num_known, self._formatter.itn
-        if itn is None:
-            return _copied(texts, known, len(texts))
-        return _moved(itn(texts[known:]), known)
-
-    def _tokens(
-        self, segments: Sequence[Segment], words: Sequence[Word | str]
-    ) -> tuple[list[str], list[float | None] | None]:
-        """Words and classes for the punctuation model, and the pauses behind them."""
+    def _marked(
+        self,
+        segments: Sequence[Segment],
+        words: Sequence[Word | str],
+        *,
+        ends: bool = False,
+        last: bool = False,
+    ) -> Punctuated:
+        """Events and forms of segments."""
+        if self._marks is None:
+            texts = [one.text for one in segments]
+            return Punctuated([NONE] * len(texts), texts, len(self._segments))
         tokens = [
             one.text if one.kind is None else one.kind if one.kind in CLASSES else "NUM"
             for one in segments
         ]
-        if not words or isinstance(words[0], str):
-            return tokens, None
-        timed: Any = words
-        pauses: list[float | None] = [
-            max(0.0, timed[one.last].start_s - timed[one.last - 1].end_s)
-            for one in segments[:-1]
-        ]
-        return tokens, [*pauses, None]
+        pauses: list[float | None] | None = None
+        if words and not isinstance(words[0], str):
+            timed: Any = words
+            pauses = [
+                max(0.0, timed[one.last].start_s - timed[one.last - 1].end_s)
+                for one in segments[:-1]
+            ]
+            pauses.append(None)
+        if ends:
+            return self._marks.end(tokens, pauses, last=last)
+        return self._marks.feed(tokens, pauses, len(self._segments))
 
-    def _shown(
+    def _display(
         self,
         segments: Sequence[Segment],
-        events: Sequence[int],
-        forms: Sequence[str] | None,
+        marked: Punctuated,
         words: Sequence[Word | str],
     ) -> tuple[DisplayWord, ...]:
-        """Display words of segments."""
-        formatter = self._formatter
+        """Display words of segments; those settled before stay."""
+        formatter, known = self._formatter, len(self._shown)
         texts = [one.text for one in segments]
-        if forms is not None and formatter.case:
-            pairs = zip(segments, forms, strict=True)
+        if formatter.case:
+            pairs = zip(segments, marked.forms, strict=True)
             texts = [form if one.kind is None else one.text for one, form in pairs]
         if formatter.display:
-            self._put_display_forms(_plain(segments), texts)
-        shown = []
-        for one, text, event in zip(segments, texts, events, strict=True):
+            # Words with digits have no display form.
+            plain = ["" if one.kind else one.text.casefold() for one in segments]
+            self._put_display_forms(plain, texts)
+        shown = list(self._shown)
+        behind = zip(segments, texts, marked.events, strict=True)
+        for one, text, event in itertools.islice(behind, known, None):
             text += MARKS[event]
-            start_s = end_s = confidence = None
+            times: Any = None, None, None
             if not isinstance(words[one.first], str):
                 some: Any = words[one.first : one.last]
                 sure = [w.confidence for w in some if w.confidence is not None]
-                start_s, end_s = some[0].start_s, some[-1].end_s
-                confidence = min(sure, default=None)
-            times = start_s, end_s, confidence
-            shown.append(DisplayWord(text, *times, one.first, one.last))
+                times = some[0].start_s, some[-1].end_s, min(sure, default=None)
+            start_s, end_s, confidence = times
+            shown.append(DisplayWord(text, start_s, end_s, confidence, *one[:2]))
         return tuple(shown)
 
     def _put_display_forms(self, plain: list[str], texts: list[str]) -> None:
@@ -274,32 +255,10 @@ class FormatStream:
                 texts[place] = capitalized(form) if starts else form
             at += max(1, size)
 
-    def _num_open(self) -> int:
-        """How many of the last settled segments may begin a longer display form."""
-        longest = self._formatter.longest
-        plain = _plain(self._segments[max(0, len(self._segments) - longest + 1) :])
-        for first in range(len(plain) if longest else 0):
-            tail = tuple(plain[first:])
-            if any(
-                len(form) > len(tail) and form[: len(tail)] == tail
-                for form in self._formatter.display
-            ):
-                return len(tail)
-        return 0
+
+def _texts(words: Sequence[Word | str]) -> list[str]:
+    return [word if isinstance(word, str) else word.text for word in words]
 
 
-def _text(word: Word | str) -> str:
-    return word if isinstance(word, str) else word.text
-
-
-def _copied(texts: Sequence[str], first: int, end: int) -> list[Segment]:
-    return [Segment(i, i + 1, texts[i], None) for i in range(first, end)]
-
-
-def _moved(segments: Iterable[Segment], by: int) -> list[Segment]:
-    return [one._replace(first=one.first + by, last=one.last + by) for one in segments]
-
-
-def _plain(segments: Sequence[Segment]) -> list[str]:
-    """Words in lower case; those with digits have no display form."""
-    return [one.text.casefold() if one.kind is None else "" for one in segments]
+def _moved(segments: list[Segment], by: int) -> list[Segment]:
+    return [Segment(s.first + by, s.last + by, s.text, s.kind) for s in segments]

@@ -13,8 +13,9 @@ name is used by "en:all" only; the class COPY copies the words of its range.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from wfstdec.errors import FormatError, GrammarError
 from wfstdec.fst.arrays import least_final_costs
 from wfstdec.fst.far import read_far
 from wfstdec.fst.openfst import FstContent, Symbols, read_fst
-from wfstdec.graph.arcs import FstArrays
+from wfstdec.fst.operations import part_of
 from wfstdec.jit.records import Pool
 from wfstdec.readable.itn_kernels import (
     Transducer,
@@ -42,6 +43,8 @@ RANGE_RULE, REWRITE_RULES = "ITN", "rewrite"
 """Name of the rule for ranges in a FAR; prefix of the rules for whole sentences."""
 _SHIPPED = Path(__file__).parent / "data"
 _ALL, _COPY, _MOST_BYTE = ":all", "COPY", 255
+_JOINT = "\0"
+"""In the place of a space within a segment."""
 _ACTIVE = Pool(new_active, fits=lambda active, size: len(active.slot) >= size)
 """Scratch memory for all grammars, one for each thread."""
 
@@ -78,60 +81,91 @@ class ItnGrammar:
             that input and output have in common, is one segment. The whole sentence
             is one segment if they have none in common.
         """
-        segments, _ = self._range_segments(words)
+        segments, _ = self._range_segments(words, len(words))
         for rewrite in self.rewrites:
             segments = self._rewritten(rewrite, segments)
         return segments
 
-    def partial(self, words: Sequence[str]) -> tuple[list[Segment], int]:
+    def partial(
+        self, words: Sequence[str], num_settled: int | None = None
+    ) -> tuple[list[Segment], int]:
         """Segments of the words so far, and how many first words are settled.
 
-        No further word changes the segments of settled words, and a segment of others
+        Words behind the first `num_settled` (None: all) may change, more may come. None
+        of these changes the segments of the settled words, and a segment of others
         begins behind them: `grammar(words[settled:])` continues the list. Rewrites of
         sentences may change any word; a grammar with such rules settles none.
         """
         if self.rewrites:
             return self(words), 0
-        return self._range_segments(words)
+        known = len(words) if num_settled is None else num_settled
+        return self._range_segments(words, known)
 
-    def _range_segments(self, words: Sequence[str]) -> tuple[list[Segment], int]:
+    def _range_segments(
+        self, words: Sequence[str], num_known: int
+    ) -> tuple[list[Segment], int]:
         if not words or self.ranges is None:
-            return list(_copies(words, 0, len(words))), len(words)
+            copied = [Segment(i, i + 1, word, None) for i, word in enumerate(words)]
+            return copied, num_known
         text = " ".join(words).casefold()
         if text.count(" ") != len(words) - 1:  # Not words of a decoder; none match.
             text = " ".join(word.replace(" ", "_") for word in words).casefold()
-        found = _run(best_partition, self.ranges, text, self.max_words)
-        ends, splits, output, settled = found
+        given = self.ranges, text, self.max_words, num_known
+        ends, outputs, settled = _run(best_partition, *given)
         segments: list[Segment] = []
-        first = begin = 0
-        labels = output.tolist()
-        for last, end in zip(ends.tolist(), splits[1:].tolist(), strict=True):
-            kind, written = self._read(labels[begin:end])
-            if begin == end or kind == _COPY:
-                segments += _copies(words, first, last)
+        first = 0
+        for last, labels in zip(ends, outputs, strict=True):
+            kind, written = self._read(labels) if len(labels) else (_COPY, "")
+            if kind == _COPY:
+                segments += [
+                    Segment(i, i + 1, words[i], None) for i in range(first, last)
+                ]
             else:
                 segments.append(Segment(first, last, written, kind))
-            first, begin = last, end
+            first = last
         return segments, settled
 
-    def _read(self, labels: list[int]) -> tuple[str | None, str]:
+    def _read(self, labels: np.ndarray) -> tuple[str | None, str]:
         """The class and the text of output labels."""
-        marks = [label for label in labels if label > _MOST_BYTE]
-        written = bytes(b for b in labels if b <= _MOST_BYTE).decode(errors="replace")
-        if marks and marks[-1] in self.kinds:
-            return self.kinds[marks[-1]].removesuffix(_ALL), written
+        is_byte = labels <= _MOST_BYTE
+        written = labels[is_byte].astype(np.uint8).tobytes().decode(errors="replace")
+        for mark in labels[~is_byte].tolist():
+            if mark in self.kinds:
+                return self.kinds[mark].removesuffix(_ALL), written
         return _kind_of(written), written
 
     def _rewritten(self, rewrite: Transducer, given: list[Segment]) -> list[Segment]:
         """Segments after a rewrite of their text; times by common words."""
-        before = [word for one in given for word in one.text.split()]
-        if not before:
+        if not given:
             return given
-        labels = _run(whole_output, rewrite, " ".join(before))
+        labels = _run(whole_output, rewrite, " ".join(one.text for one in given))
         if labels is None:
             return given
-        after = self._read(labels.tolist())[1].split()
-        return _changed(given, after, _common(before, after))
+        _, text = self._read(labels)
+        for one in given:  # The words of a segment are compared as one.
+            text = text.replace(one.text, one.text.replace(" ", _JOINT))
+        before, after = [one.text.replace(" ", _JOINT) for one in given], text.split()
+        segments: list[Segment] = []
+        begin: list[str] = []  # Words inserted before all segments
+        changes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        for tag, i, i_end, j, j_end in changes:
+            stretch, words = given[i:i_end], after[j:j_end]
+            if tag == "equal":
+                segments += stretch
+                continue
+            if tag != "replace" and segments:
+                # Words deleted or inserted join the segment before, if there is one.
+                stretch = [segments.pop(), *stretch]
+                words = [stretch[0].text, *words]
+            elif tag != "replace":
+                begin = words
+                continue
+            segments.append(_joined(stretch, words))
+        if not segments:
+            return [_joined(given, after)]
+        if begin or segments[0].first:
+            segments[0] = _joined([given[0], segments[0]], [*begin, segments[0].text])
+        return segments
 
 
 def load_itn(source: PathLike = "en") -> ItnGrammar:
@@ -182,7 +216,8 @@ def _packed(content: FstContent, place: str, source: str | None = None) -> Trans
         )
     if source is not None and not source.endswith(_ALL):
         marks = [i for i, n in (content.osymbols or {}).items() if n.endswith(_ALL)]
-        fst = _without(fst, marks)
+        kept = ~np.isin(fst.olabel, marks)
+        fst = part_of(fst, np.ones(fst.num_states, bool), kept)
     with reading(place, "rule"):
         least_empty = least_final_costs(fst, 0)[fst.start]
     packed = pack(fst)
@@ -193,74 +228,13 @@ def _packed(content: FstContent, place: str, source: str | None = None) -> Trans
     return packed
 
 
-def _without(fst: FstArrays, olabels: list[int]) -> FstArrays:
-    """The FST without the arcs that have some output labels."""
-    keep = ~np.isin(fst.olabel, olabels)
-    kept = np.concatenate([[0], np.cumsum(keep)])
-    columns = {
-        n: getattr(fst, n)[keep] for n in ("ilabel", "olabel", "nextstate", "cost")
-    }
-    return replace(fst, state_arc_splits=kept[fst.state_arc_splits], **columns)
-
-
-def _copies(words: Sequence[str], first: int, last: int) -> Iterator[Segment]:
-    return (Segment(i, i + 1, words[i], None) for i in range(first, last))
+def _joined(segments: list[Segment], words: list[str]) -> Segment:
+    text = " ".join(words).replace(_JOINT, " ")
+    return Segment(segments[0].first, segments[-1].last, text, _kind_of(text))
 
 
 def _kind_of(text: str) -> str | None:
     return "NUM" if any(map(str.isdigit, text)) else None
-
-
-def _common(before: list[str], after: list[str]) -> dict[int, int]:
-    """The longest common subsequence: positions in `after` by those in `before`."""
-    rows, columns = len(before), len(after)
-    length = [[0] * (columns + 1) for _ in range(rows + 1)]
-    for i in reversed(range(rows)):
-        for j in reversed(range(columns)):
-            same = before[i] == after[j]
-            longer = max(length[i + 1][j], length[i][j + 1])
-            length[i][j] = length[i + 1][j + 1] + 1 if same else longer
-    pairs, i, j = {}, 0, 0
-    while i < rows and j < columns:
-        if before[i] == after[j]:
-            pairs[i], i, j = j, i + 1, j + 1
-        elif length[i + 1][j] >= length[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return pairs
-
-
-def _changed(
-    given: list[Segment], after: list[str], common: dict[int, int]
-) -> list[Segment]:
-    """Join the segments between those whose words are all in common."""
-    kept, begin = [], 0  # Segments that stay: (index, its words in `after`).
-    for index, segment in enumerate(given):
-        end = begin + len(segment.text.split())
-        places = [common.get(i, -1) for i in range(begin, end)]
-        if places[0] >= 0 and places == list(range(places[0], places[0] + len(places))):
-            kept.append((index, places[0], places[-1] + 1))
-        begin = end
-    segments: list[Segment] = []
-    segment_at = word_at = 0
-    for index, first_word, last_word in [*kept, (len(given), len(after), len(after))]:
-        stretch, words = given[segment_at:index], after[word_at:first_word]
-        if bool(stretch) != bool(words):
-            # Words deleted or inserted join the segment before, else the one behind.
-            if segments:
-                stretch = [segments.pop(), *stretch]
-                words = [stretch[0].text, *words]
-            elif index < len(given):
-                continue
-        if stretch:
-            text = " ".join(words)
-            ends = stretch[0].first, stretch[-1].last
-            segments.append(Segment(*ends, text, _kind_of(text)))
-        if index < len(given):
-            segments.append(given[index])
-        segment_at, word_at = index + 1, last_word
-    return segments
 
 
 def _run(kernel: Callable[..., Any], fst: Transducer, text: str, *options: int) -> Any:

@@ -9,6 +9,7 @@ Quotation marks and brackets are dropped, hyphens are spaces. A word that nearly
 has a period behind it, such as `Mr.`, is an abbreviation: its period belongs to it.
 """
 
+import functools
 import re
 import unicodedata
 from collections import Counter
@@ -33,13 +34,17 @@ _SHAPES = (
     ("ORD", re.compile(r"\d+(st|nd|rd|th|er|e)")),
     ("NUM", re.compile(r".*\d.*")),
 )
+_SHORT = {"mister": "mr", "missus": "mrs"}
+"""Books print the short form."""
 _MOSTLY, _OFTEN = 0.85, 8
 
 
+@functools.lru_cache(maxsize=4096)
 def plain(form: str) -> str:
     """The word that decoders give for a written form."""
     word = unicodedata.normalize("NFC", form).replace("’", "'").lower()
-    return word.strip(".'").replace(".", "") if word.strip(".'") else word
+    word = word.strip(".'").replace(".", "") if word.strip(".'") else word
+    return _SHORT.get(word, word)
 
 
 def class_of(form: str) -> str | None:
