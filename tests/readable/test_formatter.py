@@ -77,6 +77,15 @@ def test_any_part_may_be_left_out():
     assert Formatter("en")("").words == ()
 
 
+def test_words_of_any_lexicon_keep_their_characters():
+    """Capitals are no classes of numbers; apostrophes and periods are of the words."""
+    formatter = Formatter(None, "en")
+    assert "time is it" in formatter("WHAT TIME IS IT").text
+    assert "a date" in formatter("we set a DATE").text
+    for word in ("'em", "dogs'", "'n'"):
+        assert word in formatter(f"i saw {word} there").text
+
+
 def test_hypotheses_keep_their_times_and_confidences(smart):
     options = wfstdec.WfstOptions(beam=10.0, lm_scale=0.8)
     decoder = wfstdec.WfstDecoder(speech_graph("normal"), options)
@@ -142,6 +151,8 @@ def test_lines_are_formatted(tmp_path, capsys):
     assert capsys.readouterr().out == "He paid $21. Did he?\n\nYes.\n"
     assert main(["format", str(path), "--itn", "en", "--output", f"{path}.out"]) == 0
     assert (tmp_path / "words.txt.out").read_text().startswith("he paid $21 did he\n")
+    assert main(["format", str(path), "--smart", "--output", str(path)]) == 0
+    assert path.read_text() == "He paid $21. Did he?\n\nYes.\n"
     path.write_text('{"words": 3}\n')
     assert main(["format", str(path)]) == 1
     assert "words.txt:1" in capsys.readouterr().err

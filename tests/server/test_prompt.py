@@ -77,3 +77,9 @@ def test_prompts_of_files(encoder, decoder):
         text, warnings = text_of(prompt="Glossary: Yet, Zza")
         off = "the prompt has no effect: the server's --prompt-boosts is off"
         assert (text, warnings) == (plain, [off])
+
+
+def test_a_long_run_of_marks_takes_no_time():
+    # It took the square of their length, hours for these.
+    for prompt in ("a" + "!" * 100_000 + "a", " " * 100_000, "x, " * 30_000):
+        assert len(terms(prompt, lambda word: False)) < 2

@@ -97,6 +97,18 @@ def test_channels_are_shown_apart(server, speech):
             assert texts == [x.text for x in expected]
 
 
+def test_nothing_is_held_back_at_an_endpoint(server, rows):
+    """`speech_final` comes with all words that raw text has there."""
+    query = "&endpointing=100&smart_format="
+    raw, _ = listen(server, rows, query + "false")
+    shown, _ = listen(server, rows, query + "true")
+
+    def ends(results):
+        return [words[-1]["end"] for words in words_of(results) if words]
+
+    assert ends(shown) == ends(raw) and len(ends(raw)) > 2
+
+
 def timed(words):
     from wfstdec.search.hypothesis import Word
 

@@ -74,7 +74,7 @@ from wfstdec.models import Encoder, EncoderSpec, load_model
 from wfstdec.models.loading import family_of
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Word
-from wfstdec.text.files import digest, read_lines, reading
+from wfstdec.text.files import atomic_write, digest, read_lines, reading
 from wfstdec.transcription.encoding import AudioOptions
 from wfstdec.transcription.files import find_recordings, transcribe_files
 from wfstdec.transcription.pieces import CutOptions
@@ -268,19 +268,18 @@ def format(args: Args) -> None:
     if not (args.itn or args.punctuate or args.display_words):
         args.smart = True
     formatter = formatter_of(args)
-    out = (
-        sys.stdout if args.output is None else open(args.output, "w", encoding="utf-8")
-    )
+    lines: Iterable[str] = sys.stdin if args.input == "-" else read_lines(args.input)
     with contextlib.ExitStack() as opened:
-        if args.output is not None:
-            opened.enter_context(out)
-        lines: Iterable[str] = sys.stdin
-        if args.input != "-":
-            lines = read_lines(args.input)
+        file = None if args.output is None else atomic_write(args.output)
+        out = None if file is None else opened.enter_context(file)
         for number, line in enumerate(lines, 1):
             place = f"{args.input}:{number}"
             with reading(place, "line", "words, or JSON with words and times"):
-                out.write(_formatted(line.rstrip("\n"), formatter) + "\n")
+                text = _formatted(line.rstrip("\n"), formatter) + "\n"
+            if out is None:
+                sys.stdout.write(text)
+            else:
+                out.write(text.encode())
 
 
 def _formatted(line: str, formatter: wfstdec.Formatter | None) -> str:

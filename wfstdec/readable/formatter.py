@@ -197,7 +197,11 @@ class FormatStream:
             texts = [one.text for one in segments]
             return Punctuated([NONE] * len(texts), texts, len(self._segments))
         tokens = [
-            one.text if one.kind is None else one.kind if one.kind in CLASSES else "NUM"
+            one.text.lower()
+            if one.kind is None  # in capitals it might be a class
+            else one.kind
+            if one.kind in CLASSES
+            else "NUM"
             for one in segments
         ]
         pauses: list[float | None] | None = None

@@ -100,8 +100,8 @@ class PunctuationModel:
         """The written form of a word; that of a class is the token."""
         if token in CLASSES:
             return token
-        word = plain(token)
-        return self.forms.get(word, (word, capitalized(word)))[capital]
+        own = token.lower(), capitalized(token.lower())
+        return self.forms.get(plain(token), own)[capital]
 
     def stream(self) -> "PunctuationStream":
         """Begin a stream, at the beginning of a sentence."""

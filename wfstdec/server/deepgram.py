@@ -328,8 +328,8 @@ class Replies:
         message: Json = {
             "type": "Results",
             "channel_index": place,
-            "start": event.start_s,
-            "duration": max(event.end_s - event.start_s, 0.0),
+            "start": event_start(event),
+            "duration": max(event.end_s - event_start(event), 0.0),
             "is_final": event.is_final,
             "speech_final": event.is_endpoint,
             "channel": {"alternatives": _alternatives(event)[: self.alternatives]},
@@ -384,6 +384,11 @@ class Replies:
         return {"type": kind, "request_id": self.request_id, **fields}
 
 
+def event_start(event: Words) -> float:
+    """Where words of an event begin: display words may come later than others."""
+    return min([event.start_s, *(word.start_s for word in event.words[:1])])
+
+
 def _alternatives(event: Words) -> list[Json]:
     """The words that are new; at the end of an utterance the n-best list too."""
     if not event.hypotheses:
@@ -391,7 +396,7 @@ def _alternatives(event: Words) -> list[Json]:
     best, *others = event.hypotheses
     found = [alternative(event.words, best)]
     # What was sent of the utterance before is left out of all of them.
-    start_s = event.start_s if len(event.words) < len(best.words) else -math.inf
+    start_s = event_start(event) if len(event.words) < len(best.words) else -math.inf
     for one in others:
         words = [word for word in one.words if word.start_s >= start_s]
         found.append(alternative(words, one))

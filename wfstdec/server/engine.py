@@ -93,8 +93,14 @@ class Engine:
         if self._thread.ident is None:
             self._thread.start()
 
-    def open(self, settings: StreamSettings, take: Callable[[Event], object]) -> Stream:
-        """Begin a stream; its boosts are compiled meanwhile."""
+    def open(
+        self,
+        settings: StreamSettings,
+        take: Callable[[Event], object],
+        *,
+        is_own: bool = False,
+    ) -> Stream:
+        """Begin a stream, or one of the server's own, which no limit counts."""
         stream = Stream(
             *(settings, take, self._resources),
             buffered_s=self._limits.buffered_s,
@@ -104,6 +110,8 @@ class Engine:
         with self._lock:
             if self._is_draining or self._is_stopping:
                 reason = "draining"
+            elif is_own:
+                self._streams.add(stream)
             elif not self._streams.take(stream):
                 reason = "full"
         # Refused outside of the lock: counting and errors need none.
@@ -158,7 +166,8 @@ class Engine:
         events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         rate = self._spec.sample_rate
         settings = StreamSettings("linear16", rate, interims=True)
-        stream = self.open(settings, events.put)
+        # A worker may start while clients have all places of the other ones.
+        stream = self.open(settings, events.put, is_own=True)
         noise = np.random.default_rng(0).normal(0, 30, rate)
         stream.send(noise.astype("<i2").tobytes())
         stream.finish()

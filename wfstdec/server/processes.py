@@ -171,7 +171,10 @@ class Supervisor:
         except KeyboardInterrupt:
             code = 0
         except Exception as error:
-            writer.send(_sendable(error))
+            if number not in self._starting:  # the parent no longer reads
+                _log.error("a worker process fails", exc_info=error)
+            with contextlib.suppress(OSError):
+                writer.send(_sendable(error))
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -218,7 +221,9 @@ class Supervisor:
         code = process.exitcode
         how = f"with exit code {code}"
         if code < 0:
-            how = f"by {signal.Signals(-code).name}"
+            how = f"by signal {-code}"
+            with contextlib.suppress(ValueError):  # real-time ones have no name
+                how = f"by {signal.Signals(-code).name}"
         if sum(now - x < _DEATHS_S for x in self._deaths) >= _MOST_DEATHS:
             text = f"{_MOST_DEATHS} worker processes ended within {_DEATHS_S:g} s, the "
             self._stop(BackendError(f"{text}last {how}, expected none"))

@@ -94,4 +94,10 @@ def _length(text: str) -> int:
 
 def _bare(text: str) -> str:
     """Leave out spaces, and punctuation around a text."""
-    return re.sub(r"^[\W_]+|[\W_]+$", "", text)
+    # A regular expression would take the square of the length of runs inside of it.
+    first, end = 0, len(text)
+    while first < end and not text[first].isalnum():
+        first += 1
+    while end > first and not text[end - 1].isalnum():
+        end -= 1
+    return text[first:end]

@@ -61,12 +61,15 @@ class ShownWords:
 
     Without a formatter the words stay as they are.
     A final event has the display words that are settled: a number that may continue,
-    or a word whose mark depends on the next, comes with a later event.
+    or a word whose mark depends on the next, comes with a later event, at an endpoint
+    at the latest.
     """
 
     def __init__(self, formatter: Formatter | None) -> None:
         self._formatter = formatter
         self._stream = None if formatter is None else formatter.stream()
+        self._before: list[Any] = []  # display words up to the last endpoint
+        self._num_before = 0  # words of them
         self._begin()
 
     def _begin(self) -> None:
@@ -78,17 +81,22 @@ class ShownWords:
         if self._formatter is None or self._stream is None:
             return event
         words: Any = [*self._words, *event.words]
-        if event.is_final and event.ends_utterance:
+        if event.is_final and (event.ends_utterance or event.is_endpoint):
             if event.hypotheses:  # these have confidences for all words
-                words = event.hypotheses[0].words
+                words = event.hypotheses[0].words[self._num_before :]
             shown: Any = self._stream.end(words).words
             sent = self._num_sent
-            best, others = event.hypotheses[:1], event.hypotheses[1:]
-            hypotheses = [replace(one, words=shown) for one in best]
-            for one in others:
-                other: Any = self._formatter(one).words
-                hypotheses.append(replace(one, words=other))
             self._begin()
+            self._before += shown
+            self._num_before += len(words)
+            hypotheses = []
+            for place, one in enumerate(event.hypotheses):
+                other: Any = tuple(self._before)
+                if place:
+                    other = self._formatter.stream().end(one.words).words
+                hypotheses.append(replace(one, words=other))
+            if event.ends_utterance:
+                self._before, self._num_before = [], 0
             return replace(event, words=shown[sent:], hypotheses=tuple(hypotheses))
         found = self._stream.feed(words, len(words if event.is_final else self._words))
         begin, end = self._num_sent, len(found.words)

@@ -329,7 +329,7 @@ class RealtimeConnection(WebSocketConnection):
         return False
 
     def _send_error(self, error: RequestError, event_id: Any = None) -> None:
-        event_id = event_id if isinstance(event_id, str) else None
+        event_id = event_id[:_NAME_CHARS] if isinstance(event_id, str) else None
         self._send("error", error={**error.body["error"], "event_id": event_id})
 
     async def _update(self, given: Any) -> None:
@@ -410,6 +410,7 @@ class RealtimeConnection(WebSocketConnection):
         while not all(stream.is_over for stream in given_up):  # its place is free then
             await asyncio.sleep(_POLL_S)
         self._items, self._num_lists = deque([_Item()]), 0
+        self._shown = ShownWords(self.service.readable.formatter())
         self._began_s = self._ended_s = self._sent_s
         self._send("input_audio_buffer.cleared")
 

@@ -44,6 +44,7 @@ from wfstdec.server.service import Service
 from wfstdec.server.stream import Event, Finished, StreamSettings, Words
 from wfstdec.text.display import short
 
+_ECHO = 200  # characters of a text that is sent back
 _LINE = 1 << 16  # bytes of the first line of an event, at most
 _LAST_S = 1.0  # for the last event to be sent, and for the client to close
 _ENCODINGS = {2: "linear16", 4: "linear32"}
@@ -149,8 +150,8 @@ class _Connection(Connection):
             sizes = [header.get(f"{of}_length") or 0 for of in ("data", "payload")]
         except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
             return _unframed(short(line)), 0
-        if not all(type(size) is int and size >= 0 for size in sizes):
-            return _unframed(f"the lengths {short(sizes)}"), 0
+        if not all(type(size) is int and 0 <= size < 1 << 62 for size in sizes):
+            return _unframed("lengths that are none"), 0
         size = len(line) + sum(sizes)
         if size > self.limits.message_bytes:
             return _unframed("too much"), size  # the base class closes
@@ -175,7 +176,9 @@ class _Connection(Connection):
             if kind == "describe":
                 self.outbox.send(("info", {"asr": [_program(self.service)]}))
             elif kind == "ping":
-                self.outbox.send(("pong", {"text": data.get("text")}))
+                text = data.get("text")
+                text = text[:_ECHO] if isinstance(text, str) else None
+                self.outbox.send(("pong", {"text": text}))
             elif kind == "transcribe":
                 self._boosts = None  # also where the list is refused
                 self._boosts = await asyncio.to_thread(
@@ -221,6 +224,7 @@ class _Connection(Connection):
         self.open_stream(settings)
         self._idle.pop(self._socket.fileno(), None)
         self._form, self._texts, self._is_refused = form, [], False
+        self._shown = ShownWords(self.service.readable.formatter())
         self._finished.clear()
         self.outbox.send(("transcript-start", {"language": self.service.language}))
 
