@@ -21,6 +21,7 @@ from wfstdec.errors import AudioError, BoostError, LimitError, LogprobError
 from wfstdec.search.endpoints import Signal
 from wfstdec.server.engine import Engine, Metrics
 from wfstdec.server.limits import Limits
+from wfstdec.server.service import Service
 from wfstdec.server.stream import (
     BoostsChanged,
     SpeechStarted,
@@ -387,3 +388,20 @@ def test_containers_give_what_decode_gives(form, decoder, encoder, speech, make_
     assert check_utterances(taker, rows, lambda r, _: decoder.decode([r])) > 10
     answers = [e for e in taker.events if isinstance(e, Words) and e.is_answer]
     assert len(answers) == (form == "WAV")
+
+
+def test_warming_up_takes_no_place_of_a_client(encoder, decoder):
+    """A worker may start while the others have as many streams as there may be."""
+    service = Service(encoder, decoder, Limits(streams=1))
+    engine = service.engine
+    engine.start()
+    try:
+        settings = StreamSettings("linear16", 16000)
+        stream = engine.open(settings, lambda event: None)
+        engine.warm()
+        with pytest.raises(LimitError):
+            engine.open(settings, lambda event: None)
+        stream.abort()
+        wait_until(lambda: not len(engine))
+    finally:
+        service.stop()

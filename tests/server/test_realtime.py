@@ -15,7 +15,10 @@ from served import LINEAR16, listened, serving, wait_until
 from websockets.asyncio.client import connect
 
 from tools.bench.row_encoder import StreamingRowEncoder, rounded_rows
+from wfstdec import Formatter
+from wfstdec.readable import load_itn, load_punctuation
 from wfstdec.server.limits import Limits
+from wfstdec.server.readable import Readable
 from wfstdec.server.service import Service
 
 openai = pytest.importorskip("openai")
@@ -529,3 +532,24 @@ def test_a_draining_server_completes_the_item(encoder, decoder, said):
         client = talk(server, run)
     assert client.socket.close_code == 1001
     assert client.transcripts() == [decoder.decode([said[0]])[0].text]
+
+
+def test_cleared_words_are_in_no_readable_text(encoder, decoder, said):
+    readable = Readable(load_itn(), load_punctuation(), smart=True)
+    service = Service(encoder, decoder, LIMITS, readable=readable)
+    expected = Formatter("en", "en").stream()
+
+    async def run(client):
+        await client.update(format=PCM16, turn_detection=None)
+        await client.append(bytes_of(np.concatenate([said[0], said[0], said[0]])))
+        await client.until(f"{TEXT}delta")
+        await client.send("input_audio_buffer.clear")
+        await client.until("input_audio_buffer.cleared")
+        await client.append(bytes_of(said[1]))
+        await client.send("input_audio_buffer.commit")
+        await client.until(f"{TEXT}completed")
+
+    with serving(service) as server:
+        client = talk(server, run)
+    words = decoder.decode([said[1]])[0].words
+    assert client.transcripts() == [expected.end(words).text]
