@@ -6,8 +6,14 @@
     service.py          model, engine, limits and jobs, which all handlers share
     shared.py           counts of all processes, for limits and metrics
     processes.py        processes that are forked off one with the decoder
-    openai.py           `POST /v1/audio/transcriptions`, as OpenAI's clients speak it
-    deepgram.py         `WS /v1/listen`, as Deepgram's clients speak it
+    connection.py       a client's messages, held to the limits, and its streams
+    openai.py           `POST /v1/audio/transcriptions`, as OpenAI's clients use it
+    realtime.py         `WS /v1/realtime`, likewise
+    prompt.py           words of OpenAI's `prompt` that become boosts
+    deepgram.py         `WS /v1/listen`, as Deepgram's clients use it
+    deepgram_files.py   `POST /v1/listen`, likewise
+    wyoming.py          Wyoming over TCP, as Home Assistant uses it
+    readable.py         numbers, punctuation and capitals for clients
     app.py              all routes, the page at `/`, keys, origins, the log
     uvicorn_server.py   uvicorn: handshakes, slow clients, draining
 
