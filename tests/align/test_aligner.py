@@ -214,7 +214,7 @@ def test_a_word_that_cannot_be_spelled_is_any_speech(emitted, caplog):
 
 
 def test_real_speech_with_unknown_words_keeps_the_times_of_the_others():
-    """Every fifth word is a number that nobody can spell."""
+    """Every fifth word is a number that cannot be spelled."""
     texts = read_text(RECIPE / "refs.txt")
     given = {"lexicon": RECIPE / "lexicon.txt.gz", "separator": "<wb>"}
     aligner = ForcedAligner(RECIPE / "tokens.txt", **given)

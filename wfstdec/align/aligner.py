@@ -85,7 +85,7 @@ class ForcedAligner:
             are errors, unless all words of the lexicon are spelt.
         sentencepiece_model: Without a lexicon, what cuts words into pieces; `None`
             takes as few pieces as there can be.
-        unknown: What a word is that nobody can say, a number or a word of another
+        unknown: What a word is that cannot be spelled, a number or one of another
             script: `"wildcard"`, any speech of a frame or more, reported as a misfit;
             or `"error"`. `<star>` in a text is such a word, too.
         normalizer: Words that are not in the lexicon as they are written are looked up
@@ -181,7 +181,7 @@ class ForcedAligner:
             text: Its words, with white space between them, or in a sequence.
 
         Raises:
-            LexiconError: Words that nobody can say, none of the text or with
+            LexiconError: Words without a pronunciation: all of the text, or with
                 `unknown="error"` any.
             ShapeError: Axes or V are wrong.
             LogprobError: NaN or +inf.

@@ -71,7 +71,7 @@ class Transcript(NamedTuple):
     wildcards: frozenset[int] = frozenset()  # Places of words that are any speech
 
     def least_frames(self, between: int) -> int:
-        """Frames that the text needs, with so many between two words."""
+        """Frames that the text needs, with `between` of them between two words."""
         # A frame for each token, and one for the blank between two equal ones.
         least: dict[int | None, int] = {None: 0}  # by the last token
         for prons in self.entries:
