@@ -1,8 +1,8 @@
 """Where peers are required, none of their tests may be skipped.
 
 A test that is given the backend "cuda" is marked `gpu`, and skipped without one; where
-WFSTDEC_REQUIRE_GPU is set and no device can be made, no test runs. Each has a time
-limit.
+WFSTDEC_REQUIRE_GPU is set and no device can be made, no test runs. Every test has a
+time limit.
 """
 
 import faulthandler
@@ -24,8 +24,8 @@ from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 pytest_plugins = ("shares", "spread")
 PEERS = ("kaldi_decoder", "kenlm", "pynini", "flashlight")
 REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))
-GPU_TEST_S = 120.0
-"""Seconds of a test on a GPU, compiling for the CPU included."""
+TEST_S, GPU_TEST_S = 600.0, 120.0
+"""Seconds that a test may take, compiling included; on a GPU."""
 
 
 def pytest_configure(config):
@@ -55,13 +55,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Limit the time of a test on a GPU."""
-    if not item.get_closest_marker("gpu") or not cuda.is_available():
-        return (yield)
-    # No signal reaches a process that waits for a kernel: the process has to end. A
-    # worker of pytest-xdist is replaced, and its test has failed.
+    """Limit the time of a test."""
+    on_gpu = item.get_closest_marker("gpu") and cuda.is_available()
+    # No signal reaches a process that waits for a kernel: the process has to end.
     stderr = item.config.stash.get(fault_handler_stderr_fd_key, 2)
-    faulthandler.dump_traceback_later(GPU_TEST_S, exit=True, file=stderr)
+    limit = GPU_TEST_S if on_gpu else TEST_S
+    faulthandler.dump_traceback_later(limit, exit=True, file=stderr)
     try:
         return (yield)
     finally:

@@ -53,10 +53,12 @@ wait "$warming" || .venv/bin/wfstdec warm-up
 trap 'kill "$typing" 2>/dev/null' EXIT
 # Files in the order of tests/support/spread.py, and a worker more than there are cores:
 # tests wait for sockets, processes and Ray. Linear algebra has the worker's core alone,
-# which is set behind nproc, since that goes by OMP_NUM_THREADS.
+# which is set behind nproc, since that goes by OMP_NUM_THREADS. A worker that dies is not
+# replaced: pytest-xdist would wait for ever for some of the tests it had.
 workers=$(($(nproc) + 1))
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-.venv/bin/python -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder "$@"
+.venv/bin/python -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder \
+    --max-worker-restart 0 "$@"
 if ! wait "$typing"; then
     cat build/mypy.log
     exit 1
