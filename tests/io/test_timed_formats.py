@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import made_hypotheses
 import numpy as np
 import pytest
 from timed_readers import read_srt, read_textgrid, read_vtt
@@ -58,6 +59,32 @@ def test_an_example_by_hand():
         "00:00:02.600 --> 00:00:03.600\n&amp; &lt;sat&gt;\n"
     )
     assert srt_text([]) == "" and vtt_text([]) == "WEBVTT\n"
+
+
+CHINESE = said(("我们", 0, 9), ("用", 10, 19), ("TV", 20, 39), ("机", 40, 60))
+
+
+@pytest.mark.parametrize(
+    ("join", "text"),
+    [
+        (None, "我们用 TV 机"),
+        ("", "我们用TV机"),
+        (" ", "我们 用 TV 机"),
+    ],
+)
+def test_words_are_joined_as_their_script_or_the_user_wants(join, text):
+    options = SubtitleOptions(join=join)
+    hypothesis = made_hypotheses.hypothesis(CHINESE)
+    assert hypothesis.spaced_text == "我们 用 TV 机"
+    assert result_writer("text", subtitles=options)("u", [hypothesis]) == f"u {text}\n"
+    assert text in result_writer("srt", subtitles=options)("u", [hypothesis])
+    assert join or hypothesis.text == "我们用 TV 机"
+
+
+def test_a_wide_character_is_two():
+    [cue] = cues(said(*(("天", i, i + 1) for i in range(30))))
+    assert cue.lines == ("天" * 15, "天" * 15)
+    assert len(list(cues(said(*(("天", i, i + 1) for i in range(43)))))) == 2
 
 
 def test_times_are_exact_to_the_millisecond_over_days():

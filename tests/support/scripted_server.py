@@ -255,7 +255,8 @@ class _Said:
         alternatives = [{"transcript": text, "confidence": 0.9, "words": words}]
         if speech_final:
             alternatives[0]["cost"] = 12.0
-            other = {"transcript": f"{text} {OTHER}", "confidence": 0.0, "words": []}
+            more = [*words, {"word": OTHER, "start": end_s, "end": end_s}]
+            other = {"transcript": f"{text} {OTHER}", "confidence": 0.0, "words": more}
             alternatives.append(other | {"cost": 13.5})
         start_s, duration = self.final_s, end_s - self.final_s
         if is_final:

@@ -2,7 +2,28 @@
 
 import pytest
 
+from wfstdec.text.display import extend_text, join_words
 from wfstdec.text.normalize import AS_IT_STANDS, IGNORE_CASE, NORMALIZE, Normalizer
+
+
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        ("hello world", "hello world"),
+        ("今天 天气 。 很 iPhone 好", "今天天气。很 iPhone 好"),
+        ("スマホ で 見る", "スマホで見る"),
+        ("ฉัน กิน ข้าว", "ฉันกินข้าว"),
+        ("나는 밥을 먹는다", "나는 밥을 먹는다"),  # Korean has spaces
+        ("𠮷 野家", "𠮷野家"),  # beyond 16 bits
+        ("", ""),
+    ],
+)
+def test_words_are_joined_as_in_their_script(words, text):
+    grown = ""
+    for word in words.split():
+        grown += extend_text(grown, word)
+    assert join_words(words.split()) == grown == text
+    assert join_words(words.split(), "_") == words.replace(" ", "_")
 
 
 @pytest.mark.parametrize(

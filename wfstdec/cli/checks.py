@@ -150,4 +150,5 @@ def _differences(before: Score, after: Score) -> str:
 def _score(
     references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Hypothesis]
 ) -> Score:
-    return score_texts(references, {u: h.text.split() for u, h in hypotheses.items()})
+    texts = {name: one.spaced_text.split() for name, one in hypotheses.items()}
+    return score_texts(references, texts)

@@ -586,10 +586,14 @@ def run_options(args: Args, output: str | None = None) -> dict[str, Any]:
     """Arguments of runs that write results; `output` is a flag of another output."""
     format = format_named(args.format, args.output)
     subtitles = _renamed(args, "subtitle", _SUBTITLE_FIELDS)
-    if subtitles and format not in SUBTITLE_FORMATS:
-        given = (f for f in SUBTITLES.split() if getattr(args, name_of(f)) is not None)
-        known = " or ".join(SUBTITLE_FORMATS)
-        raise OptionError(f"{next(given)} with format {format}, expected {known}")
+    if args.join is not None:
+        subtitles["join"] = args.join
+    for flag in SUBTITLES.split():
+        known = (*SUBTITLE_FORMATS, *(["text"] if flag == "--join" else []))
+        if getattr(args, name_of(flag)) is not None and format not in known:
+            raise OptionError(
+                f"{flag} with format {format}, expected {' or '.join(known)}"
+            )
     return {
         "format": format,
         "subtitles": SubtitleOptions(**subtitles) if subtitles else None,

@@ -320,6 +320,8 @@ _TABLE: dict[str, Any] = {
     "or off",
     "--display-words FILE": "written forms, one a line, of words that are the same but "
     "for case: McDonald",
+    "--join TEXT": "between words of texts and subtitles (default: a space, and "
+    "nothing in scripts without spaces, such as Chinese)",
     "--subtitle-chars N": f"characters of a line (default: {_CUE.max_chars})",
     "--subtitle-lines N": f"lines of a subtitle (default: {_CUE.max_lines})",
     "--subtitle-seconds SECONDS": f"seconds of a subtitle (default: {_CUE.max_s})",
@@ -485,7 +487,9 @@ FLAGS = dict(_arguments(usage, how) for usage, how in _TABLE.items())
 """Arguments of `add_argument` by flag."""
 
 RUN = "--strict --resume --overwrite"
-SUBTITLES = "--subtitle-chars --subtitle-lines --subtitle-seconds --subtitle-pause"
+SUBTITLES = (
+    "--join --subtitle-chars --subtitle-lines --subtitle-seconds --subtitle-pause"
+)
 READABLE = "--smart --itn --punctuate --display-words"
 READING = "--confidence --mbr --posterior-scale"
 PHRASES = (

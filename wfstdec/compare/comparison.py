@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
     def of(cls, hypothesis: Hypothesis) -> Outcome:
         """Make an outcome of one of our hypotheses."""
         cost, reached = float(hypothesis.total_cost), bool(hypothesis.reached_final)
-        return cls(hypothesis.text, cost, reached)
+        return cls(hypothesis.spaced_text, cost, reached)
 
 
 Decode = Callable[[Sequence[np.ndarray], Sequence[Any] | None], Sequence[Outcome]]

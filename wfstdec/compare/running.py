@@ -205,7 +205,7 @@ class _Candidate:
         for i, (name, x) in enumerate(speech.logprobs.items()):
             boosts = self.boosts and [self.boosts[i]]
             (lattice,) = decoder.decode_lattice([x], boosts=boosts)
-            texts = [one.text.split() for one in reading(name, lattice)]
+            texts = [one.spaced_text.split() for one in reading(name, lattice)]
             given = speech.references[name], speech.normalizer
             of_lists += fewest_errors(texts, *given)
             if not lattice.words_are_tokens:

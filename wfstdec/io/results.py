@@ -36,9 +36,14 @@ if TYPE_CHECKING:
     from wfstdec.readable import Formatter, Shown
 
 
-def text_line(utterance: str, hypothesis: Hypothesis | Shown) -> str:
-    """`utterance words...`, those that were found."""
-    return f"{utterance} {hypothesis.text}".rstrip(" ") + "\n"
+def text_line(
+    utterance: str, hypothesis: Hypothesis | Shown, between: str | None = None
+) -> str:
+    """`utterance words...`, those that were found; see `join_words`."""
+    text = hypothesis.text
+    if between is not None:
+        text = between.join(word.text for word in hypothesis.words)
+    return f"{utterance} {text}".rstrip(" ") + "\n"
 
 
 def json_line(utterance: str, hypothesis: Hypothesis) -> str:
@@ -106,7 +111,8 @@ def result_writer(
     Args:
         format: One of `FORMATS`.
         nbest: How many hypotheses there may be of an utterance.
-        subtitles: How words are cut into subtitles, in formats that have them.
+        subtitles: How words are cut into subtitles, in formats that have them; plain
+            text has its `join` between words.
         formatter: Makes texts and subtitles readable; JSON has it as `shown`.
 
     Raises:
@@ -117,20 +123,21 @@ def result_writer(
     if formatter is not None and format not in (*SUBTITLES, "text", "jsonl"):
         known = ", ".join(map(repr, ("text", "jsonl", *SUBTITLES)))
         raise OptionError(f"readable text in format={format!r}, expected {known}")
+    shown: Any = formatter or (lambda hypothesis: hypothesis)
     if nbest == 1 and format in SUBTITLES:
         made: Any = SUBTITLES[format]
-        shown: Any = formatter or (lambda hypothesis: hypothesis)
         return lambda _, hypotheses: made(shown(hypotheses[0]).words, subtitles)
+    if nbest == 1 and format == "text":
+        between = subtitles.join if subtitles else None
+        return lambda utterance, found: text_line(utterance, shown(found[0]), between)
     if formatter is not None and format == "jsonl":
         plain = result_writer(format, nbest=nbest)
 
         def with_shown(utterance: str, found: Sequence[Hypothesis]) -> str:
-            shown = _json({"shown": formatter(found[0]).to_dict()})
-            return f"{plain(utterance, found)[:-2]}, {shown[1:]}"
+            more = _json({"shown": shown(found[0]).to_dict()})
+            return f"{plain(utterance, found)[:-2]}, {more[1:]}"
 
         return with_shown
-    if nbest == 1 and formatter is not None:
-        return lambda utterance, found: text_line(utterance, formatter(found[0]))
     if nbest == 1:
         return lambda utterance, hypotheses: FORMATS[format](utterance, hypotheses[0])
     if format != "jsonl":

@@ -10,6 +10,7 @@ Intervals of a TextGrid follow each other without gaps.
 """
 
 import html
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,17 +18,19 @@ from typing import NamedTuple
 from wfstdec.align.alignment import Alignment
 from wfstdec.search.hypothesis import Hypothesis, Token, Word
 from wfstdec.search.options import CheckedOptions
+from wfstdec.text.display import join_words
 
 
 @dataclass(frozen=True)
 class SubtitleOptions(CheckedOptions):
     """Limits of subtitles, those that subtitlers use; a word alone may be longer."""
 
-    max_chars: int = 42  # Characters of a line at most
+    max_chars: int = 42  # Characters of a line at most; a wide one, as of Han, is two
     max_lines: int = 2  # Lines of a cue at most
     max_s: float = 7.0  # Seconds of a cue at most
     min_s: float = 1.0  # A cue stays so long, unless the next one begins
     pause_s: float = 0.8  # A pause this long always ends a cue, seconds
+    join: str | None = None  # Between words; None: what is usual in their script
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -37,8 +40,9 @@ class SubtitleOptions(CheckedOptions):
             self.check(name, lambda x: 0 < x < 1e6, "seconds, above 0")
 
 
-_SENTENCE_S, _MARK_S, _ENDS = 0.6, 0.2, ".?!"
-"""Seconds of a pause that marks are worth, and those that end a sentence."""
+_SENTENCE_S, _MARK_S = 0.6, 0.2
+_ENDS, _MARKS = ".?!\u3002\uff1f\uff01", ",;:\uff0c\u3001"
+"""Seconds of a pause that marks are worth: those that end a sentence, and others."""
 
 
 class Cue(NamedTuple):
@@ -94,36 +98,45 @@ def _rest(words: Sequence[Word], at: int) -> float:
     """Seconds before word `at`; a mark of punctuation is worth a pause."""
     mark = words[at - 1].text[-1:]
     return _pause(words, at) + (
-        _SENTENCE_S if mark in _ENDS else _MARK_S * (mark in ",;:")
+        _SENTENCE_S if mark in _ENDS else _MARK_S * (mark in _MARKS)
     )
 
 
 def _fits(words: Sequence[Word], options: SubtitleOptions) -> bool:
     if round(words[-1].end_s - words[0].start_s, 6) > options.max_s:
         return False
-    lines = list(_wrapped([word.text for word in words], options.max_chars))
+    lines = list(_wrapped([word.text for word in words], options.max_chars, options))
     return len(lines) <= options.max_lines and all(
-        len(line) <= options.max_chars for line in lines
+        _width(line) <= options.max_chars for line in lines
     )
 
 
-def _wrapped(texts: Sequence[str], max_chars: int) -> Iterator[str]:
+def _width(text: str) -> int:
+    """Characters of a text, wide ones counted twice."""
+    wide = () if text.isascii() else map(unicodedata.east_asian_width, text)
+    return len(text) + sum(kind in "WF" for kind in wide)
+
+
+def _wrapped(
+    texts: Sequence[str], max_chars: int, options: SubtitleOptions
+) -> Iterator[str]:
     """Wrap into as few lines as possible; a longer word has one of its own."""
     line = texts[0]
     for text in texts[1:]:
-        if len(line) + 1 + len(text) > max_chars:
+        longer = join_words((line, text), options.join)
+        if _width(longer) > max_chars:
             yield line
             line = text
         else:
-            line = f"{line} {text}"
+            line = longer
     yield line
 
 
 def _balanced(texts: Sequence[str], options: SubtitleOptions) -> list[str]:
     """Wrap into as few lines as possible, the longest as short as possible."""
-    lines = list(_wrapped(texts, options.max_chars))
-    widths = range(max(map(len, texts)), max(map(len, lines)) + 1)
-    tried = (list(_wrapped(texts, width)) for width in widths)
+    lines = list(_wrapped(texts, options.max_chars, options))
+    widths = range(max(map(_width, texts)), max(map(_width, lines)) + 1)
+    tried = (list(_wrapped(texts, width, options)) for width in widths)
     return next(found for found in tried if len(found) <= len(lines))
 
 

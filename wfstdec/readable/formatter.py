@@ -31,6 +31,7 @@ from wfstdec.readable.punctuation import (
     load_punctuation,
 )
 from wfstdec.search.hypothesis import HasWords, Word
+from wfstdec.text.display import join_words
 from wfstdec.text.files import PathLike
 
 _SHIPPED = {"en": ENGLISH}
@@ -64,8 +65,8 @@ class Shown(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Display words, joined by spaces."""
-        return " ".join(word.text for word in self.words)
+        """Display words with spaces, where their script has them."""
+        return join_words(word.text for word in self.words)
 
     def to_dict(self) -> dict[str, Any]:
         """The text and the words, as lines of JSON have them."""

@@ -47,6 +47,7 @@ from wfstdec.readable.printed import (
     SENTENCE_ENDS,
     plain,
 )
+from wfstdec.text.display import join_words
 from wfstdec.text.files import PathLike, atomic_write, reading
 
 ENGLISH = Path(__file__).parent / "data" / "en.punct.npz"
@@ -69,9 +70,9 @@ class Punctuated(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The words with their marks, between spaces."""
+        """The words with their marks, and spaces where their script has them."""
         pairs = zip(self.forms, self.events, strict=True)
-        return " ".join(form + MARKS[event] for form, event in pairs)
+        return join_words(form + MARKS[event] for form, event in pairs)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

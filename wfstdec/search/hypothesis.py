@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from wfstdec.errors import OptionError, ShapeError
-from wfstdec.text.display import html_table, short
+from wfstdec.text.display import html_table, join_words, short
 
 NO_CUTOFF = np.float32(np.finfo(np.float32).max)
 """The cutoff where there is none: infinite costs are above it."""
@@ -114,8 +114,14 @@ class HasWords:
 
     @property
     def text(self) -> str:
-        """The words, joined by spaces."""
-        return " ".join(word.text for word in self.words)
+        """The words with spaces, where their script has them."""
+        return join_words(word.text for word in self.words)
+
+    @property
+    def spaced_text(self) -> str:
+        """The words with a space between any two, for comparisons of words."""
+        text = self.text  # read without words where it can be
+        return text if text.isascii() else " ".join(word.text for word in self.words)
 
     def _repr_html_(self) -> str:
         has_confidences = any(word.confidence is not None for word in self.words)
@@ -312,7 +318,7 @@ class Partial(HasWords):
     @property
     def settled_text(self) -> str:
         """Text of the words that can no longer change."""
-        return " ".join(word.text for word in self.words[: self.num_settled])
+        return join_words(word.text for word in self.words[: self.num_settled])
 
 
 def rescore_texts(

@@ -52,6 +52,7 @@ from wfstdec.server.stream import (
     UtteranceEnd,
     Words,
 )
+from wfstdec.text.display import join_words
 
 _wrong = functools.partial(wrong_value, code="invalid_value")
 
@@ -414,7 +415,7 @@ def alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
     """Make the words and the text of a hypothesis, `whole`, or of a part of it."""
     known = [word.confidence for word in words if word.confidence is not None]
     found: Json = {
-        "transcript": " ".join(word.text for word in words),
+        "transcript": join_words(word.text for word in words),
         # The mean of the words'; 0 where there are none.
         "confidence": float(sum(known) / len(known)) if known else 0.0,
         "words": [

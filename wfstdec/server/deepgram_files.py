@@ -43,6 +43,7 @@ from wfstdec.server.files import (
 from wfstdec.server.limits import LISTEN, Limits, RequestError, wrong_value
 from wfstdec.server.service import Job, Service
 from wfstdec.server.stream import StreamSettings
+from wfstdec.text.display import join_words
 
 _OF_FILES = ("utterances", "paragraphs", "utt_split")
 _OF_STREAMS = ("interim_results", "endpointing", "utterance_end_ms", "vad_events")
@@ -200,7 +201,7 @@ def _channel(hypotheses: Sequence[Any], asked: FileQuery) -> Json:
     best, *others = (alternative(one.words, None) for one in hypotheses)
     if asked.paragraphs:  # a sentence ends at a pause
         parts = [*_utterances(hypotheses[0].words, asked.utt_split)]
-        texts = [" ".join(word.text for word in some) for some in parts]
+        texts = [join_words(word.text for word in some) for some in parts]
         best["paragraphs"] = {
             "transcript": "\n\n".join(texts),
             "paragraphs": [

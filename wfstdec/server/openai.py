@@ -40,6 +40,7 @@ from wfstdec.server.files import (
 from wfstdec.server.limits import Limits, RequestError, read_value, wrong_value
 from wfstdec.server.prompt import prompt_terms
 from wfstdec.server.service import Job, Service
+from wfstdec.text.display import join_words
 from wfstdec.transcription import Transcript
 
 Json = dict[str, Any]
@@ -455,7 +456,7 @@ def _segments(words: Sequence[Word]) -> list[Json]:
     found = []
     for number, (first, end) in enumerate(cue_bounds(words)):
         some = words[first:end]
-        text = " ".join(word.text for word in some)
+        text = join_words(word.text for word in some)
         data, known = text.encode(), [word.confidence for word in some]
         logs = [math.log(max(x, _LEAST)) for x in known if x is not None]
         found.append(

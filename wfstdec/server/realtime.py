@@ -50,7 +50,7 @@ from wfstdec.server.stream import (
     StreamSettings,
     Words,
 )
-from wfstdec.text.display import short
+from wfstdec.text.display import extend_text, join_words, short
 
 _wrong = partial(wrong_value, code="invalid_value")
 _POLL_S = 0.02
@@ -251,8 +251,8 @@ class RealtimeConnection(WebSocketConnection):
         if ends := event.is_answer or is_turn:
             self._commit(item, self._began_s + event.end_s)
         if event.words:
-            delta = " ".join(word.text for word in event.words)
-            delta = f" {delta}" if item.transcript else delta
+            delta = join_words(word.text for word in event.words)
+            delta = extend_text(item.transcript, delta)
             item.transcript += delta
             self._send_transcription("delta", item, delta=delta)
         if ends:

@@ -42,7 +42,7 @@ from wfstdec.server.limits import RequestError
 from wfstdec.server.readable import ShownWords
 from wfstdec.server.service import Service
 from wfstdec.server.stream import Event, Finished, StreamSettings, Words
-from wfstdec.text.display import short
+from wfstdec.text.display import extend_text, join_words, short
 
 _ECHO = 200  # characters of a text that is sent back
 _LINE = 1 << 16  # bytes of the first line of an event, at most
@@ -128,7 +128,7 @@ class _Connection(Connection):
         self._counted = contextlib.ExitStack()
         self._boosts: BoostsLike = None  # of the next utterance
         self._form: tuple[Any, ...] = ()  # of the utterance under way
-        self._texts: list[str] = []
+        self._text = ""
         self._is_refused = False  # this utterance: what follows is left out
         self._shown = ShownWords(service.readable.formatter())
         self._finished = asyncio.Event()
@@ -223,7 +223,7 @@ class _Connection(Connection):
         self._counted.enter_context(self.service.counting(self.client))
         self.open_stream(settings)
         self._idle.pop(self._socket.fileno(), None)
-        self._form, self._texts, self._is_refused = form, [], False
+        self._form, self._text, self._is_refused = form, "", False
         self._shown = ShownWords(self.service.readable.formatter())
         self._finished.clear()
         self.outbox.send(("transcript-start", {"language": self.service.language}))
@@ -258,9 +258,9 @@ class _Connection(Connection):
         if isinstance(event, Words):
             words = self._shown.of(event).words
             if words:
-                space = " " if self._texts else ""
-                text = space + " ".join(word.text for word in words)
-                self._texts.append(text)
+                text = join_words(word.text for word in words)
+                text = extend_text(self._text, text)
+                self._text += text
                 self.outbox.send(("transcript-chunk", {"text": text}))
         elif isinstance(event, Finished):
             self.leave()
@@ -268,7 +268,7 @@ class _Connection(Connection):
                 kind, ending = error_ending(event.error, self.name)
                 self.end(ending._replace(kind=kind))
             else:
-                text, language = "".join(self._texts), self.service.language
+                text, language = self._text, self.service.language
                 data = {"text": text, "language": language}
                 self.outbox.send(("transcript", data))
                 self.outbox.send(("transcript-stop", {}))

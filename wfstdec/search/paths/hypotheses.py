@@ -33,6 +33,7 @@ from wfstdec.search.hypothesis import (
 from wfstdec.search.paths.tokens import Path, Paths, SinglePaths
 from wfstdec.search.paths.words import BEGINNING, Cutter, Words
 from wfstdec.search.threads import DeferredSignals
+from wfstdec.text.display import close_up, join_words
 
 _Found = TypeVar("_Found")
 
@@ -241,8 +242,8 @@ class PathBatch:
     def text(self, i: int) -> str:
         """The text of path `i`."""
         if self.texts is not None:
-            return self.texts[i]
-        return " ".join(self.reader.cutter.read(self.words, i)[0])
+            return close_up(self.texts[i])
+        return join_words(self.reader.cutter.read(self.words, i)[0])
 
     def fields(self, i: int, name: str) -> dict[str, Any]:
         """Field `name` of the hypothesis of path `i`, and those made with it."""
