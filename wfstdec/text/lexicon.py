@@ -28,7 +28,14 @@ import numpy as np
 from wfstdec.errors import LexiconError, OptionError, check_listed, needs
 from wfstdec.text.display import few
 from wfstdec.text.files import PathLike, read_lines, reading
-from wfstdec.text.tokens import EPSILON, EPSILON_WORD, TokenTable, token_table
+from wfstdec.text.tokens import (
+    EPSILON,
+    EPSILON_WORD,
+    TokenTable,
+    byte_name,
+    byte_tokens,
+    token_table,
+)
 
 WORD_START = "\u2581"  # SentencePiece's mark of a space
 MARKS = frozenset(("<s>", "</s>", "<unk>", "<UNK>", EPSILON_WORD))
@@ -152,8 +159,10 @@ def spelling_lexicon(
 
     With a SentencePiece model the word is cut as the model does. Without one it is
     cut into the fewest tokens, of several ways the one whose first tokens are longer.
-    Where tokens (other than the separator) begin with U+2581 each word does too. Tokens
-    like `<s>` or `[UNK]`, the blank and the separator spell nothing.
+    Where tokens (other than the separator) begin with U+2581 each word does too, and
+    with `Ġ` in tables of byte-level BPE. A character that is no token is spelled by its
+    bytes, where the table has such tokens (`<0xC3>`). Tokens like `<s>` or `[UNK]`, the
+    blank and the separator spell nothing.
 
     Args:
         words: Words; repeated ones count once, `<s>`, `</s>` and `<unk>` not at all.
@@ -185,11 +194,12 @@ def spellable_words(
     """Make a `spelling_lexicon` of words that can be spelt; and name the others."""
     check_listed("words", words)
     pieces = spelling_pieces(tokens, [_separator(separator, tokens)])
+    bytes_of = byte_tokens(tokens.ids)
     if sentencepiece_model is not None:
-        spell = _sentencepiece_speller(sentencepiece_model, pieces)
+        named = {tokens.names[token]: token for token in bytes_of.values()}
+        spell = _sentencepiece_speller(sentencepiece_model, pieces | named)
     else:
-        marked = any(name.startswith(WORD_START) for name in pieces)
-        spell = _fewest_pieces_speller(pieces, WORD_START if marked else "")
+        spell = _fewest_pieces_speller(pieces, bytes_of)
     unique = [word for word in dict.fromkeys(words) if word not in MARKS]
     spelt = {word: spell(word) for word in unique}
     known = {word: tokens for word, tokens in spelt.items() if tokens}
@@ -286,15 +296,22 @@ def _pronunciation(
 
 
 def _fewest_pieces_speller(
-    pieces: dict[str, int], prefix: str
+    pieces: dict[str, int], bytes_of: dict[int, int]
 ) -> Callable[[str], Pronunciation | None]:
     longest = max(map(len, pieces), default=0)
+    mark = WORD_START if any(name.startswith(WORD_START) for name in pieces) else ""
+    is_bytes = not mark and any(name.startswith("Ġ") for name in pieces)
 
     def spell(word: str) -> Pronunciation | None:
-        text = prefix + word
+        text = byte_name(f" {word}".encode()) if is_bytes else mark + word
         best: list[Pronunciation | None] = [None] * len(text) + [()]
         # From the end: the best rest is known when a piece before it is tried.
         for start in reversed(range(len(text))):
+            one, rest = text[start], best[start + 1]
+            if bytes_of and one not in pieces and rest is not None:
+                data = one.encode("utf-8", "replace")
+                if all(map(bytes_of.__contains__, data)):
+                    best[start] = (*map(bytes_of.__getitem__, data), *rest)
             for stop in range(min(len(text), start + longest), start, -1):
                 piece = pieces.get(text[start:stop])
                 rest, known = best[stop], best[start]

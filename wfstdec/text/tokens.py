@@ -310,6 +310,11 @@ def byte_texts(names: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(found)
 
 
+def byte_tokens(ids: Mapping[str, int]) -> dict[int, int]:
+    """The tokens of single bytes, `<0xC3>`, by byte."""
+    return {i: ids[name] for i in range(256) if (name := f"<0x{i:02X}>") in ids}
+
+
 def byte_name(text: bytes) -> str:
     """The name of a token of bytes in byte-level BPE."""
     return text.decode("latin-1").translate({byte: i for i, byte in _BYTES.items()})

@@ -21,7 +21,7 @@ import numpy as np
 
 from wfstdec.jit.records import WeakCache
 from wfstdec.text.lexicon import WORD_START, Lexicon, spelling_pieces
-from wfstdec.text.tokens import EPSILON_WORD, TokenTable
+from wfstdec.text.tokens import EPSILON_WORD, TokenTable, byte_texts, byte_tokens
 
 Kind = Literal["pieces", "letters", "phones"]
 KINDS: tuple[Kind, ...] = ("pieces", "letters", "phones")
@@ -91,7 +91,10 @@ def spelling_of(
     # A piece with the mark inside goes over the end of a word.
     whole = usable & np.array([WORD_START not in name[1:] for name in names])
     texts = tuple(name.removeprefix(WORD_START) for name in names)
-    return OpenSpelling(kind, texts, whole & marked, whole & ~marked)
+    if bytes_of := byte_tokens(tokens.ids):
+        whole[[token for byte, token in bytes_of.items() if byte > ord(" ")]] = True
+        texts = tuple(text.removeprefix(" ") for text in byte_texts(names) or ())
+    return OpenSpelling(kind, texts, whole & marked, whole & ~marked, bool(bytes_of))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
