@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from wfstdec import AlignOptions
-from wfstdec.align.reading import Nearness, _Places
+from wfstdec.align.reading import _Places
 from wfstdec.align.search import Transcript
+from wfstdec.search.nearness import Nearness
 
 
 def misfits(below):

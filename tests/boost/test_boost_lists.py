@@ -53,7 +53,7 @@ def test_words_in_any_script_are_boosted():
     x = np.log(np.full((9, len(TOKENS)), 1 / len(TOKENS), np.float32))
     for word in WORDS:
         (hyp,) = decoder.decode([x], boosts={word: 30.0})
-        assert word in hyp.text.split() and hyp.boost_cost < 0
+        assert word in hyp.spaced_text.split() and hyp.boost_cost < 0
     with pytest.warns(BoostWarning, match="'ete'"):
         decoder.decode([x], boosts={"ete": 30.0})
 

@@ -17,6 +17,7 @@ from served import wait_until
 
 from tools.bench.row_encoder import RowEncoder, StreamingRowEncoder
 from wfstdec.batch import LatticeReading
+from wfstdec.batch.decoding import rating
 from wfstdec.errors import AudioError, BoostError, LimitError, LogprobError
 from wfstdec.search.endpoints import Signal
 from wfstdec.server.engine import Engine, Metrics
@@ -136,7 +137,7 @@ def test_streams_give_what_decode_gives(kind, decoder, encoder, speech, make_eng
     def decode(rows, boosts):
         if options.get("confidence"):
             [lattice] = decoder.decode_lattice([rows], boosts=[boosts])
-            return reading("", lattice)
+            return rating(reading, rows, decoder.tokens.blank)("", lattice)
         if options.get("nbest"):
             return lister.decode_nbest([rows], boosts=[boosts])[0]
         return decoder.decode([rows], boosts=[boosts])

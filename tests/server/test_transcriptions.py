@@ -93,6 +93,7 @@ def test_words_are_those_of_a_transcriber_to_the_bit(server, decoder, speech, se
             "start": round(word.start_s, 6),
             "end": round(word.end_s, 6),
             "confidence": round(word.confidence, 6),
+            "acoustic_confidence": round(word.acoustic_confidence, 6),
         }
         for word in expected[0].words
     ]

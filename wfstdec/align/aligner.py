@@ -22,7 +22,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from wfstdec.align.alignment import Alignment, AlignOptions
-from wfstdec.align.reading import Nearness, read_alignment
+from wfstdec.align.reading import read_alignment
 from wfstdec.align.search import (
     STAR,
     LogProbs,
@@ -44,6 +44,7 @@ from wfstdec.errors import (
 )
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
+from wfstdec.search.nearness import Nearness
 from wfstdec.search.threads import DeferredSignals
 from wfstdec.text.display import examples
 from wfstdec.text.lexicon import (

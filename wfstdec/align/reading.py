@@ -1,61 +1,14 @@
-"""A path through the graph of a text, read as an alignment.
+"""A path through the graph of a text, read as an alignment."""
 
-A confidence is how near an alignment is to what the model would say by itself:
-
-    ratio[t]   = x[t, aligned token] - max over v of x[t, v]
-    counts[t]  = the aligned token or the most probable one is not the blank
-    confidence = exp(sum of ratio / number of frames that count), 1 where none does
-"""
-
-import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
-
-import numpy as np
+from typing import Any
 
 from wfstdec.align.alignment import Alignment, AlignOptions, Misfit, MisfitKind
 from wfstdec.align.search import STAR, Found, Transcript
-from wfstdec.search.hypothesis import Hypothesis, seconds
-
-
-@dataclass(frozen=True)
-class Nearness:
-    """Sums over the frames before each."""
-
-    ratio: np.ndarray  # float64 [T + 1], of the frames that count
-    count: np.ndarray  # int64 [T + 1]
-
-    @classmethod
-    def of(
-        cls, chunks: Iterable[np.ndarray], hypothesis: Hypothesis, blank: int
-    ) -> Self:
-        """Sum over the frames of a path; chunks are float32 [T', V] each."""
-        tokens = np.full(hypothesis.num_frames, blank, np.int64)
-        spans = zip(hypothesis.token_ids, *hypothesis.token_frames, strict=True)
-        for one, start, end in spans:
-            tokens[start:end] = one
-        ratio, count, first = [np.zeros(1)], [np.zeros(1, np.int64)], 0
-        for chunk in chunks:
-            token = tokens[first : first + len(chunk)]
-            chunk, first = chunk[: len(token)], first + len(chunk)
-            at = np.arange(len(chunk))
-            best = chunk.argmax(axis=1) if len(chunk) else at
-            counts = (token != blank) | (best != blank)
-            below = chunk[at, token].astype(np.float64) - chunk[at, best]
-            ratio.append(np.where(counts, below, 0.0))
-            count.append(counts.astype(np.int64))
-        return cls(np.cumsum(np.concatenate(ratio)), np.cumsum(np.concatenate(count)))
-
-    def confidence(self, start: int, end: int) -> float:
-        """Confidence in frames start..end-1, 0 to 1."""
-        count = int(self.count[end] - self.count[start])
-        return math.exp(min(0.0, -self.excess(start, end) / count)) if count else 1.0
-
-    def excess(self, start: int, end: int) -> float:
-        """Nats by which these frames cost more than their most probable tokens."""
-        return float(self.ratio[start] - self.ratio[end])
+from wfstdec.search.hypothesis import seconds
+from wfstdec.search.nearness import Nearness
 
 
 def read_alignment(

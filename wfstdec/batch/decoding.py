@@ -46,6 +46,8 @@ from wfstdec.lattice.rescoring import rescored, weighed
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.logprobs import as_rows
+from wfstdec.search.nearness import with_acoustic_confidences
 from wfstdec.search.paths.lattice import confidences_of, hypotheses_of, nbest_texts
 from wfstdec.text.display import examples
 from wfstdec.text.display import named as named
@@ -254,7 +256,9 @@ def decode_all(
                 if lattices is not None:
                     with _timed(summary):
                         try:
-                            hypotheses = lattices(utterance, hypotheses)
+                            rows = as_rows([array], None, len(decoder.tokens))[0]
+                            read = rating(lattices, rows, decoder.tokens.blank)
+                            hypotheses = read(utterance, hypotheses)
                         except InputError as error:
                             error.utterance = utterance
                             fail(error)
@@ -420,6 +424,19 @@ class LatticeReading:
             sure = confidences_of(lattice, found.arcs[0], self.posterior_scale)
             hypotheses[0] = hypotheses[0].with_confidences(sure)
         return hypotheses
+
+
+def rating(read: ReadLattice, logprobs: np.ndarray, blank: int) -> ReadLattice:
+    """Return a function that reads a lattice and rates the best words by log-probs."""
+
+    def read_and_rate(utterance: str, lattice: Any) -> list[Hypothesis]:
+        found = read(utterance, lattice)
+        words = found[0].words if found and isinstance(lattice, Lattice) else ()
+        if words and words[0].confidence is not None:
+            found[0] = with_acoustic_confidences(found[0], logprobs, blank)
+        return found
+
+    return read_and_rate
 
 
 def reading_and_keeping(

@@ -46,6 +46,7 @@ class DisplayWord(NamedTuple):
     confidence: float | None  # The least of the words; None where there are none
     first: int  # The first of the words, from 0
     last: int  # One behind the last of them
+    acoustic_confidence: float | None = None  # The least, as above
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are known, as lines of JSON have them."""
@@ -54,7 +55,7 @@ class DisplayWord(NamedTuple):
         return {"word": self.text, "first": self.first, "last": self.last, **known}
 
 
-_NUMBERS = "start_s", "end_s", "confidence"
+_NUMBERS = "start_s", "end_s", "confidence", "acoustic_confidence"
 
 
 class Shown(NamedTuple):
@@ -237,13 +238,16 @@ class FormatStream:
         behind = zip(segments, texts, marked.events, strict=True)
         for one, text, event in itertools.islice(behind, known, None):
             text += MARKS[event]
-            times: Any = None, None, None
+            numbers: Any = dict.fromkeys(_NUMBERS)
             if not isinstance(words[one.first], str):
                 some: Any = words[one.first : one.last]
-                sure = [w.confidence for w in some if w.confidence is not None]
-                times = some[0].start_s, some[-1].end_s, min(sure, default=None)
-            start_s, end_s, confidence = times
-            shown.append(DisplayWord(text, start_s, end_s, confidence, *one[:2]))
+                numbers["start_s"], numbers["end_s"] = some[0].start_s, some[-1].end_s
+                for name in _NUMBERS[2:]:
+                    each = [getattr(word, name) for word in some]
+                    numbers[name] = min(
+                        (x for x in each if x is not None), default=None
+                    )
+            shown.append(DisplayWord(text, first=one[0], last=one[1], **numbers))
         return tuple(shown)
 
     def _put_display_forms(self, plain: list[str], texts: list[str]) -> None:

@@ -31,6 +31,8 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.backend import AUTO, make_backend
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.logprobs import as_rows
+from wfstdec.search.nearness import with_acoustic_confidences
 from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.paths.lattice import confidences_of
 from wfstdec.search.sessions import NO_LATTICES, Sessions
@@ -207,9 +209,9 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
                 0 favours), compiled phrases, `Boosts`, `compile_boosts` of these, or
                 `None`. A sequence of strings is one list for all. A decoder without
                 words takes lists as `phrase_compiler` spells them.
-            confidence: Whether words get confidences, 0 to 1, from a lattice: the
-                probability that the word is correct. It takes longer; nothing else of
-                the hypotheses changes.
+            confidence: Whether words get confidences, 0 to 1: from a lattice the
+                probability that the word is correct, and `acoustic_confidence`, see
+                `Word`. It takes longer; nothing else of the hypotheses changes.
             posterior_scale: Multiplies all costs, for confidences alone; `wfstdec tune
                 --posterior-scale` finds it.
 
@@ -259,7 +261,10 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             sure = confidences_of(reader.lattice(found), scale=posterior_scale)
             return reader.hypothesis(found).with_confidences(sure)
 
-        return self._read_each(logprobs, lengths, boosts, read)
+        found = self._read_each(logprobs, lengths, boosts, read)
+        rows = as_rows(logprobs, lengths, len(self.tokens))
+        blanks = [self.tokens.blank] * len(found)
+        return list(map(with_acoustic_confidences, found, rows, blanks))
 
     def _read_each(
         self,

@@ -76,7 +76,11 @@ class Word(NamedTuple):
         end_s: End of its last token in seconds, rounded to the microsecond.
         start_frame: The first frame of its first token.
         end_frame: One behind the last frame of its last token.
-        confidence: The probability that it is correct, 0 to 1; None if not requested.
+        confidence: The probability that it is correct, 0 to 1, among what the decoder
+            may say; None if not requested.
+        acoustic_confidence: How near its tokens are to what the model would say by
+            itself, 0 to 1 (`wfstdec.search.nearness`): low where the audio has another
+            word, in or out of the vocabulary. Of CTC, with `confidence`; else None.
     """
 
     text: str
@@ -85,6 +89,10 @@ class Word(NamedTuple):
     start_frame: int
     end_frame: int
     confidence: float | None = None
+    acoustic_confidence: float | None = None
+
+
+CONFIDENCES = "confidence", "acoustic_confidence"
 
 
 class Token(Word):
@@ -101,8 +109,9 @@ def words_as_dicts(words: tuple[Word, ...]) -> list[dict[str, Any]]:
             round(float(x), SECONDS_DIGITS) for x in (word.start_s, word.end_s)
         )
         timed: dict[str, Any] = {"word": word.text, "start_s": start, "end_s": end}
-        if word.confidence is not None:
-            timed["confidence"] = round(float(word.confidence), 6)
+        for name in CONFIDENCES:
+            if (value := getattr(word, name)) is not None:
+                timed[name] = round(float(value), 6)
         dicts.append(timed)
     return dicts
 

@@ -426,12 +426,18 @@ def alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
                 "confidence": float(word.confidence or 0.0),
                 "punctuated_word": word.text,
             }
+            | _acoustic(word)
             for word in words
         ],
     }
     if whole is not None and math.isfinite(whole.total_cost):
         found["cost"] = float(whole.total_cost)
     return found
+
+
+def _acoustic(word: Any) -> Json:
+    value = word.acoustic_confidence
+    return {} if value is None else {"acoustic_confidence": float(value)}
 
 
 # ------------------------------------------------------------------- the connection

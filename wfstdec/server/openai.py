@@ -26,7 +26,7 @@ from wfstdec.errors import InputError
 from wfstdec.io.boost_files import unique_object
 from wfstdec.io.subtitles import cue_bounds, srt_text, vtt_text
 from wfstdec.readable import Formatter
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.hypothesis import CONFIDENCES, Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
 from wfstdec.server.files import (
     FILE,
@@ -445,8 +445,9 @@ def _words(words: Sequence[Word]) -> list[Json]:
     for word in words:
         times = {"start": _rounded(word.start_s), "end": _rounded(word.end_s)}
         found.append({"word": word.text, **times})
-        if word.confidence is not None:
-            found[-1]["confidence"] = _rounded(word.confidence)
+        for name in CONFIDENCES:
+            if (value := getattr(word, name, None)) is not None:
+                found[-1][name] = _rounded(value)
     return found
 
 

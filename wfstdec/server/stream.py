@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from wfstdec.batch.decoding import LatticeReading, search_all
+from wfstdec.batch.decoding import LatticeReading, rating, search_all
 from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
@@ -199,7 +199,7 @@ class EngineResources:
                 decoder = decoder.with_options(nbest=nbest)
             decoder.decode_nbest([])  # raises where there are no lists
         self.decoder = decoder
-        self._confidence = confidence
+        self.confidence = confidence
         self.records = (confidence and decoder.records_lattices) or (
             self._from_list and decoder.nbest_of_lattices
         )
@@ -244,13 +244,13 @@ class EngineResources:
     def _hypotheses(self, piece: Piece) -> list[Hypothesis]:
         try:
             if self.one_pass:
-                found = self.close_session(piece.first_pass)
+                found = self.close_session(piece.first_pass, piece.rows)
             else:
-                rows = self._model.encode([piece.waveform])
-                how = self._from_list, self._confidence
-                [found] = search_all(self.decoder, rows, [piece.boosts], *how)
-                if self._confidence:
-                    found = self._reading("", found)
+                [rows] = self._model.encode([piece.waveform])
+                how = self._from_list, self.confidence
+                [found] = search_all(self.decoder, [rows], [piece.boosts], *how)
+                if self.confidence:
+                    found = self._read(found, rows)
             _ = found[0].words  # made here, not in a round
             return found
         except InputError:
@@ -259,15 +259,23 @@ class EngineResources:
             _log.exception("a final failed")
             raise
 
-    def close_session(self, session: SessionId) -> list[Hypothesis]:
+    def _read(self, found: Any, rows: np.ndarray | None) -> list[Hypothesis]:
+        """Read a lattice or list; log-probs are those of the session, if known."""
+        if rows is None:
+            return self._reading("", found)
+        return rating(self._reading, rows, self.spec.tokens.blank)("", found)
+
+    def close_session(
+        self, session: SessionId, rows: np.ndarray | None = None
+    ) -> list[Hypothesis]:
         """Close a session; its hypotheses, best first."""
-        if self._confidence:
+        if self.confidence:
             found: Any
             if self.records:
                 found = self.sessions.close_lattice(session)
             else:
                 found = self.sessions.close_nbest(session)
-            return self._reading(str(session), found)
+            return self._read(found, rows)
         if self._from_list:
             return self.sessions.close_nbest(session)
         return [self.sessions.close(session)]
@@ -441,7 +449,7 @@ class Stream:
             shared.spec,
             boosts=self._boosts,
             one_pass=shared.one_pass,
-            keeps_rows=False,
+            keeps_rows=shared.confidence,
             # Left open in one pass: closed where its hypotheses are read.
             close=(lambda session: session) if shared.one_pass else None,
         )

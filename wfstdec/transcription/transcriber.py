@@ -31,7 +31,7 @@ import numpy as np
 
 from wfstdec.audio.reading import AudioLike
 from wfstdec.audio.samples import AudioNote
-from wfstdec.batch.decoding import ReadLattice, reading_and_keeping, search_all
+from wfstdec.batch.decoding import ReadLattice, rating, reading_and_keeping, search_all
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
@@ -226,6 +226,7 @@ class Transcriber:
         if read is None or isinstance(found, InputError) or piece.logprobs is None:
             return found
         try:
+            read = rating(read, piece.logprobs, self.decoder.tokens.blank)
             return read(self._name(piece), found)
         except InputError as error:
             return error

@@ -48,7 +48,7 @@ from wfstdec.io.logprobs import checked, open_logprobs, read_matrix_at, scp_entr
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.hypothesis import CONFIDENCES, Hypothesis
 from wfstdec.text.files import writing
 from wfstdec.transcription.encoding import Recording
 from wfstdec.transcription.pieces import COSTS
@@ -185,9 +185,8 @@ def result_schema() -> pyarrow.Schema:
     import pyarrow as pa
 
     number, text = pa.float64(), pa.string()
-    word = pa.struct(
-        [("word", text), ("start_s", number), ("end_s", number), ("confidence", number)]
-    )
+    numbers = [(name, number) for name in ("start_s", "end_s", *CONFIDENCES)]
+    word = pa.struct([("word", text), *numbers])
     hypothesis: list[tuple[str, Any]] = [("text", text), ("words", pa.list_(word))]
     hypothesis += [(name, number) for name in COSTS]
     hypothesis += [("reached_final", pa.bool_())]

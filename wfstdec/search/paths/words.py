@@ -231,12 +231,12 @@ class Cutter:
     def _timed(self, words: Words, first: int, end: int) -> list[Word]:
         if self._spelling is None and self._oov is None and self._is_aligned:
             rows, names = words.rows[first:end].tolist(), self._words
-            return [_word((names[row[4]], *row[:4], None)) for row in rows]
+            return [_word((names[row[4]], *row[:4], None, None)) for row in rows]
         if first == end:
             return []
         texts, at = self._read(words, first, end)
         pairs = zip(texts, words.rows[at].tolist(), strict=True)
-        return [_word((text, *row[:4], None)) for text, row in pairs]
+        return [_word((text, *row[:4], None, None)) for text, row in pairs]
 
     def _as_words(self, prons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Word ids of pronunciations, and their lengths, 0 where not known."""
