@@ -2,6 +2,7 @@
 
 import gzip
 import shlex
+import unicodedata
 
 import numpy as np
 import pytest
@@ -198,6 +199,29 @@ def test_a_file_that_does_not_fit(demo, tmp_path, name, change, wrong, texts):
     assert {*wrong} <= {f.name for f in report.findings if f.status == "wrong"}
     for finding, part in texts.items():
         assert part in report[finding].text
+
+
+def test_accents_that_are_written_in_two_ways(demo, tmp_path):
+    """Every `e` becomes `é`: two characters in the references, one elsewhere."""
+    files = {}
+    for name, form in (("lexicon", "NFC"), ("lm", "NFC"), ("ref", "NFD")):
+        text = (demo / FLAGS[f"--{name}"]).read_text("utf-8")
+        before, mark, words = (
+            text.rpartition("-grams:") if name == "lm" else ("", "", text)
+        )
+        lines = words.splitlines()
+        if name == "ref":
+            lines = [" ".join((u, *w)) for u, *w in map(str.split, lines)]
+        changed = (
+            "\n".join(lines).replace("e", "\u00e9").replace("\\\u00e9nd\\", "\\end\\")
+        )
+        files[name] = tmp_path / name
+        made = unicodedata.normalize(form, before + mark + changed)
+        files[name].write_text(made + "\n", "utf-8")
+    report = examine(demo, **files)
+    found = report["Unicode form"]
+    assert found.status == "wrong" and "references NFD" in found.text
+    assert "write them in one Unicode form" in found.text
 
 
 @pytest.mark.parametrize(

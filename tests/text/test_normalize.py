@@ -1,5 +1,6 @@
 """Words as they are compared: case, punctuation, Unicode."""
 
+import numpy as np
 import pytest
 
 from wfstdec.text.display import extend_text, join_words
@@ -53,6 +54,10 @@ def test_case_alone_leaves_the_number_of_words():
     words = ("Well-Known,", "It’s", "-", "ÉTÉ")
     assert IGNORE_CASE.words(words) == ("well-known,", "it’s", "-", "été")
     assert AS_IT_STANDS.words(words) == words
+    turkish = "ISPARTA İSTANBUL ısparta istanbul", "Straße STRASSE"
+    for text in turkish:
+        one, other = np.split(np.array(IGNORE_CASE.words(text.split())), 2)
+        assert (one == other).all()
     assert AS_IT_STANDS.stronger == (IGNORE_CASE, NORMALIZE)
     assert IGNORE_CASE.stronger == (NORMALIZE,) and NORMALIZE.stronger == ()
     assert IGNORE_CASE.texts({"u": words[:1]}) == {"u": ("well-known,",)}

@@ -4,7 +4,8 @@
     Normalizer(normalize=True).words(["“Well-known”,", "it’s", "3.5"])
                                              # ('well', 'known', "it's", '3.5')
 
-To ignore case is `str.casefold` of each word, which leaves the number of words. To
+To ignore case is `str.casefold` of each word, which leaves the number of words: German
+ß is ss. Of Turkish, i and ı are one letter then, in both cases. To
 normalize is, word by word:
 
 1. ’ ‘ ʼ ` and ´ become the apostrophe '
@@ -43,6 +44,7 @@ from wfstdec.text.display import named
 from wfstdec.text.lexicon import is_mark
 
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2019\u2018\u02bc\u0060\u00b4", "'"))
+_ONE_I = str.maketrans("\u0130\u0131", "ii")  # with a dot, and a small one without
 _JOINERS = "\u200c\u200d"
 _INSIDE_NUMBERS = ".,:"
 
@@ -84,7 +86,7 @@ class Normalizer:
             return tuple(unicodedata.normalize("NFC", "".join(found)))
         if self.normalize:
             return _normalized(word)
-        return (word.casefold(),) if self.ignore_case else (word,)
+        return (_folded(word),) if self.ignore_case else (word,)
 
     def words(self, words: Iterable[str]) -> tuple[str, ...]:
         """Normalise the words of a text."""
@@ -104,11 +106,16 @@ IGNORE_CASE = Normalizer(ignore_case=True)
 NORMALIZE = Normalizer(normalize=True)
 
 
+def _folded(text: str) -> str:
+    """A text without case, in any language: of Turkish, all four i are one."""
+    return text.translate(_ONE_I).casefold()
+
+
 @functools.lru_cache(1 << 16)
 def _normalized(word: str) -> tuple[str, ...]:
     if is_mark(word):
         return (word,)
-    text = unicodedata.normalize("NFKC", word.translate(_APOSTROPHES)).casefold()
+    text = _folded(unicodedata.normalize("NFKC", word.translate(_APOSTROPHES)))
     text = unicodedata.normalize("NFKC", text)  # case folding may undo some of it
     return tuple("".join(_character(text, i) for i in range(len(text))).split())
 
