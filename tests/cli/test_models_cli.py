@@ -112,14 +112,14 @@ def value_of(word):
         return word
 
 
-@pytest.mark.parametrize("rule", [None, "closed", "compensated", "none"])
+@pytest.mark.parametrize("rule", [None, "closed", "none"])
 def test_nbest_and_phrases(files, capsys, rule):
     (files / "phrases.txt").write_text("cab\t12\n")
     given = ["--nbest", "2", "--phrases", "phrases.txt", "--separator", "<wb>"]
     given += ["--format", "jsonl", "--quiet"]
     decoder = "attention" if rule else "transducer"
     if rule:
-        given += ["--end-rule", rule, "--final-eos-score", "0.5"]
+        given += ["--end-rule", rule]
     assert decode(files, decoder, *given) == 0
     rows = rows_of(capsys)
     assert {row["id"] for row in rows} == {"utt1", "utt2", "utt3"}

@@ -22,7 +22,6 @@ from wfstdec.jit import jit, kernel, read_only
 from wfstdec.jit.records import WeakCache, record
 from wfstdec.jit.sorting import counted
 from wfstdec.lm import kernels
-from wfstdec.lm.kernels import step
 from wfstdec.text.tokens import EPSILON
 
 MIN_BITS = 1 << 12
@@ -264,7 +263,7 @@ class BoostTables:
         return splits, rows.astype(np.uint32), positions.astype(np.uint32)
 
 
-EndRule = Literal["closed", "compensated", "none"]
+EndRule = Literal["closed", "none"]
 """What becomes of phrases at the end, which competes with them."""
 OPEN, CLOSING, CLOSED = 0, 1, 2
 """Phrases continue; pay back with the next token; are over."""
@@ -276,15 +275,13 @@ class RowStates(NamedTuple):
     row: np.ndarray  # int64 [N], the row of each
     state: np.ndarray  # int32 [N], of the automaton
     mode: np.ndarray  # int8 [N], `OPEN`, `CLOSING` or `CLOSED`
-    ends_phrase: np.ndarray  # bool [N], the last token ended a phrase
     silent: np.ndarray  # int64 [M], sorted: columns without speech, ends among them
     ends: np.ndarray  # int64 [E], columns of ends
 
 
 @kernel
-def credit_rows(automaton, rows, scores, out, is_last, end_score):
+def credit_rows(automaton, rows, scores, out, is_last):
     """Write scores with the boosts to `out`, float32 [N, V] both, equal at first."""
-    # `end_score`: float32, of the rule `compensated`; below 0 there is no such rule.
     final_cost, backoff = automaton.final_cost, automaton.backoff_state
     none = np.float32(0)
     for each in range(len(rows.row)):
@@ -311,7 +308,6 @@ def credit_rows(automaton, rows, scores, out, is_last, end_score):
             for label in rows.silent:
                 out[i, label] = scores[i, label] - at_mark
         # Arcs of longer histories go over those of shorter ones.
-        most = none
         for level in range(depth, -1, -1):
             at, total = state, none
             for _ in range(level):
@@ -322,15 +318,8 @@ def credit_rows(automaton, rows, scores, out, is_last, end_score):
             for arc in range(begin, end):
                 label = np.int64(automaton.arc_label[arc])
                 cost = total + automaton.arc_cost[arc]
-                if end_score >= 0:  # of the step, whichever arc has it
-                    most = max(most, -step(automaton, 0, state, label)[0])
                 if is_last:
                     cost += final_cost[automaton.arc_next[arc]]
                 out[i, label] = scores[i, label] - cost
-        at_end = -paid
-        if end_score >= 0:
-            at_end += most
-            if rows.ends_phrase[each]:
-                at_end += end_score
         for label in rows.ends:
-            out[i, label] = scores[i, label] + at_end
+            out[i, label] = scores[i, label] - paid  # of a phrase that is incomplete

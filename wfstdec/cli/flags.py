@@ -26,7 +26,6 @@ from wfstdec.batch.ray import RayOptions
 from wfstdec.checks.rows import check_frame_shift
 from wfstdec.compare.tuning import RANGES, TRIE_GRID, WFST_GRID
 from wfstdec.errors import OptionError
-from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.openfst import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
@@ -197,7 +196,6 @@ _TABLE: dict[str, Any] = {
     "tokens: nats for each word, in addition to its <unk>, and for each token",
     "--nemo-tokens": "ARPA file of NeMo: its words are characters for tokens",
     f"--topology {'|'.join(TOPOLOGIES)} normal": "CTC topology",
-    f"--engine {'|'.join(ENGINES)} kaldifst": "FST library that determinizes --grammar",
     "--no-minimize": "no minimization: exact costs, a larger graph",
     "--words FILE": "word table: 'word id' lines, <eps> is 0",
     "--tune FILE+": "printed text to tune on (default: the last twentieth)",
@@ -266,7 +264,6 @@ _TABLE: dict[str, Any] = {
     "--end-rule": "phrases at the end, a token that competes with them",
     "--ctc-weight X": "weight of the model's CTC head in place of attention, 0 to 1",
     "--pre-beam N": "tokens of a text that CTC scores (none: 1.5 times the beam size)",
-    "--final-eos-score NATS": "--end-rule compensated: bonus of an end after a phrase",
     "--length-norm": _how(
         "rank by the cost of a token; of attention: by none, mean or gnmt",
         action=SwitchOrChoice,
