@@ -346,8 +346,8 @@ _TABLE: dict[str, Any] = {
     "--model-texts N>0 16": "texts of each lattice that --model compares",
     # audio
     "--kind encoder|mapped|hama|transformers-attention|transformers|onnx-transducer|"
-    "nemo-attention|onnx-attention|streaming-onnx|onnx-asr|onnx|nemo|torchaudio|"
-    "function": "kind of model, where its files leave that open",
+    "nemo-attention|onnx-attention|streaming-onnx|onnx-asr|onnx|function": "kind of "
+    "model, where its files leave that open",
     "--sample-rate HZ": "sample rate in Hz, where the model has none",
     "--logits": _how("model outputs not normalised yet (log_softmax)", default=None),
     "--language CODE": "language that Whisper or Canary writes (default: en)",
