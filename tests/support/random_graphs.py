@@ -314,7 +314,6 @@ def phrases_of_graph(rng, graph, unit=None):
     few = rng.integers(unit == "word", len(labels), 3)
     options = PhraseOptions(
         uniform=bool(rng.random() < 0.5),
-        outside_cost=float(rng.choice([0, 0, 0.5, -0.25, -3])),
         weights_are_totals=bool(rng.random() < 0.5),
     )
 

@@ -43,7 +43,6 @@ STEP = record("u4 next", "f4 cost")
 DENSE_SHARE = 1 / 6  # a state with arcs for this part of the labels is dense
 MAX_DENSE = 2048
 """No more states than these, the root apart: the table is to stay in the cache."""
-NO_STATE = 0xFFFFFFFF
 _ROUNDING = 2.0**-22  # more than a sum of two float32 loses, relative to the larger one
 
 
@@ -151,8 +150,7 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
         num_labels=np.uint32(first_label + phrases.num_labels),
         of_words=phrases.unit == "word",
         of_tokens=phrases.unit == "token",
-        # Where labels outside of phrases cost something, each step pays.
-        initial=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),
+        initial=np.uint32(0),
         begun=np.bitwise_or.reduce(begun, initial=NO_BITS),
         start=np.uint32(phrases.start),
     )
@@ -163,9 +161,7 @@ def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
     automaton = phrases.automaton
     num_arcs = np.diff(automaton.state_arc_splits)
     num_arcs[0] = 0
-    costs = np.concatenate(
-        [automaton.arc_cost, automaton.backoff_cost, automaton.model_default_cost]
-    )
+    costs = np.append(automaton.arc_cost, automaton.backoff_cost)
     # Of backing off from any state to the root, either way.
     largest = np.abs(credits_of(automaton.backoff_state, automaton.backoff_cost)).max()
     largest = 2 * largest + np.abs(costs).max()
@@ -300,10 +296,9 @@ def credit_rows(automaton, rows, scores, out, is_last):
             root = np.int64(backoff[root])
             depth += 1
         # Labels without an arc lead to the root, where nothing is paid ahead.
-        elsewhere = to_root + automaton.model_default_cost[0]
-        if elsewhere != none:
+        if to_root != none:
             for label in range(scores.shape[1]):
-                out[i, label] = scores[i, label] - elsewhere
+                out[i, label] = scores[i, label] - to_root
             at_mark = paid if is_last else none
             for label in rows.silent:
                 out[i, label] = scores[i, label] - at_mark
