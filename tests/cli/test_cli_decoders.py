@@ -176,7 +176,7 @@ def test_the_help_says_whose_flags_and_defaults_they_are(capsys):
         assert f"{title}: --" in text
 
 
-CHOICES = {"merge": "max", "lookahead": "none", "strategy": "aes", "fusion": "late"}
+CHOICES = {"merge": "max", "lookahead": "none", "strategy": "aes"}
 CHOICES |= {"end_rule": "none", "stop": "full"}
 SWITCHES = ("blank_scored", "length_norm", "prefix_search")
 

@@ -227,8 +227,6 @@ _TABLE: dict[str, Any] = {
     "is given (default: 1)",
     "--phrase-depth FACTOR": "factor of later labels, plus ln(place); weights as "
     "above (default: 2)",
-    "--phrase-unknown NATS": "cost of a label of no phrase; weights as above "
-    "(default: 0)",
     "--phrase-boundary TOKEN": "token around phrases of tokens, or the text's ends "
     "(default: the separator, unless optional)",
     "--g2p SOURCE": "pronunciations of words that the lexicon or graph lacks: a "
@@ -254,7 +252,6 @@ _TABLE: dict[str, Any] = {
     "--beam-delta NATS": "distance of the beam from the worst kept, under max-active",
     "--boost-scale X": "factor of all boosts",
     "--strategy": "one token after the other, ALSD++ (by symbols), AES++ (by frames)",
-    "--fusion": "language models and boosts before the choice of best tokens, or after",
     "--blank-scored": "weight of language models on the blank too",
     "--max-symbols N": "most tokens in one frame",
     "--expansion-rounds N": "AES++: tokens in a frame",
@@ -280,7 +277,7 @@ _TABLE: dict[str, Any] = {
     "of its encoder",
     "--head HEAD": "head of a model with several (default: the first)",
     "--transducer OPTION=VALUES*": "transducer of --model: strategy=alsd,aes "
-    "beam_size=4,10 fusion=late",
+    "beam_size=4,10",
     "--transducer-lm PATH": "language model over its tokens: ARPA, or of build-lm",
     "--attention OPTION=VALUES*": "attention decoder of --attention-model: "
     "beam_size=1,3,8 end_rule=closed,none",
@@ -486,8 +483,8 @@ SUBTITLES = "--subtitle-chars --subtitle-lines --subtitle-seconds --subtitle-pau
 READABLE = "--smart --itn --punctuate --display-words"
 READING = "--confidence --mbr --posterior-scale"
 PHRASES = (
-    "--phrase-totals --phrase-unit --phrase-context --phrase-depth --phrase-unknown "
-    "--phrase-boundary --sentencepiece-model"
+    "--phrase-totals --phrase-unit --phrase-context --phrase-depth --phrase-boundary "
+    "--sentencepiece-model"
 )
 BOOSTS = f"--boost --phrases {PHRASES}"
 RAY_OPTIONS = "--actors --gpus-per-actor --batch-rows --file-rows"

@@ -23,9 +23,6 @@ class TransducerOptions(CheckedOptions):
             one frame at a time).
         beam_size: Hypotheses kept, K; greedy keeps one.
         merge: Alignments of a text are added up (`"sum"`) or the best counts (`"max"`).
-        fusion: Costs of language models and boosts are added before the best K tokens
-            of a hypothesis are taken (`"late"`) or after (`"early"`). Greedy takes the
-            best token late.
         blank_scored: The blank is weighed by the language models too; no matter
             without any, and to greedy.
         lm_scale: Multiplies the costs, and weights, of all language models.
@@ -48,7 +45,6 @@ class TransducerOptions(CheckedOptions):
     strategy: Strategy = "alsd"
     beam_size: int = 6
     merge: Literal["sum", "max"] = "sum"
-    fusion: Literal["late", "early"] = "late"
     blank_scored: bool = True
     lm_scale: float = 1.0
     token_insertion: float = 0.0
@@ -67,7 +63,6 @@ class TransducerOptions(CheckedOptions):
         """Check every value."""
         self.check_choice("strategy", ("greedy", "alsd", "aes"))
         self.check_choice("merge", ("sum", "max"))
-        self.check_choice("fusion", ("late", "early"))
         self.check_scales("lm_scale", "boost_scale")
         self.check_nats("token_insertion")
         for name in ("beam_size", "max_symbols", "expansion_rounds"):
