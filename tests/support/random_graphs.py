@@ -120,7 +120,7 @@ def foreign_product(rng):
 
 
 KINDS = (
-    *("normal", "compact", "minimal", "eesen", "normal-selfless"),
+    *("normal", "compact", "minimal", "normal-selfless"),
     *("compact-selfless", "random"),
 )
 """T o LG of each topology, and graphs that are none."""
