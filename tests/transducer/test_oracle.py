@@ -115,7 +115,7 @@ def test_length_norm_ranks_by_the_total_per_token():
     changed = 0
     for seed in range(30):
         case = Case(seed)
-        decoder, boosts = case.decoder(length_norm=True)
+        decoder, boosts = case.decoder(length_norm="mean")
         (hyps,) = decoder.decode_nbest([case.model.frames()], boosts=boosts)
         rank = [hyp.total_cost / (len(hyp.token_ids) + 1) for hyp in hyps]
         assert rank == sorted(rank)

@@ -142,29 +142,6 @@ _KINDS: dict[str, Any] = {
 """Types of values by the word that stands for them; others are text."""
 
 
-class SwitchOrChoice(BooleanOptionalAction):
-    """A switch of one decoder that is a choice of another: `--flag`, `--flag mean`."""
-
-    def __init__(
-        self, option_strings: Sequence[str], dest: str, words: Any, **more: Any
-    ) -> None:
-        super().__init__(option_strings, dest, **more)
-        self.nargs, self.choices = "?", words
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: Args,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        """Keep the choice, or whether the switch is on."""
-        is_on = not (option_string or "").startswith("--no-")
-        if values is not None and not is_on:
-            raise argparse.ArgumentError(self, f"invalid choice: {values!r}")
-        setattr(namespace, self.dest, is_on if values is None else values)
-
-
 def _how(text: str, **more: Any) -> dict[str, Any]:
     return {"help": text, **more}
 
@@ -262,9 +239,9 @@ _TABLE: dict[str, Any] = {
     "--ctc-weight X": "weight of the model's CTC head in place of attention, 0 to 1",
     "--pre-beam N": "tokens of a text that CTC scores (none: 1.5 times the beam size)",
     "--length-norm": _how(
-        "rank by the cost of a token; of attention: by none, mean or gnmt",
-        action=SwitchOrChoice,
-        words=get_args(LengthNorm),
+        "rank by the total, by token, or (attention) by token to the power of "
+        "--gnmt-alpha",
+        choices=get_args(LengthNorm),
     ),
     "--gnmt-alpha X": "--length-norm gnmt: ((5 + n) / 6) to this power",
     "--stop": "at no better text possible, at a full list, or at the limit alone",
@@ -467,7 +444,7 @@ def _arguments(usage: str, how: str | dict[str, Any]) -> tuple[str, dict[str, An
         if hint is bool:
             made.setdefault("action", BooleanOptionalAction)
         elif not values:
-            made["choices"] = get_args(hint)
+            made.setdefault("choices", get_args(hint))
         elif default is None or type(None) in get_args(hint):
             made["type"] = _OPTIONAL[made["type"]]
     if not values and "choices" not in made:

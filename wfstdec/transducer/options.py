@@ -29,7 +29,8 @@ class TransducerOptions(CheckedOptions):
         token_insertion: Nats added to the cost of every token.
         boost_scale: Multiplies all boosts.
         max_symbols: Tokens of a hypothesis while it stays in one frame, s.
-        length_norm: Rank by the total over the number of tokens and one.
+        length_norm: Rank by the total (`"none"`), or by that over the number of tokens
+            and one (`"mean"`).
         expansion_rounds: AES++: expansions in a frame, N. The paper has 2, and gamma
             2.3: with a language model this leaves out what it would prefer.
         expansion_beta: AES++: labels of a hypothesis beyond K in a round.
@@ -50,7 +51,7 @@ class TransducerOptions(CheckedOptions):
     token_insertion: float = 0.0
     boost_scale: float = 1.0
     max_symbols: int = 10
-    length_norm: bool = False
+    length_norm: Literal["none", "mean"] = "none"
     expansion_rounds: int = 4
     expansion_beta: int = 2
     expansion_gamma: float = 4.0
@@ -70,7 +71,8 @@ class TransducerOptions(CheckedOptions):
         self.check_count("nbest", optional=True)
         self.check("expansion_beta", lambda x: x >= 0 and x == int(x), "0 or more")
         self.check_width("expansion_gamma")
-        for name in ("blank_scored", "length_norm", "prefix_search"):
+        self.check_choice("length_norm", ("none", "mean"))
+        for name in ("blank_scored", "prefix_search"):
             self.check(name, lambda x: isinstance(x, bool), "True or False")
 
     @property
