@@ -245,7 +245,8 @@ class Models:
         """Searches of the WFST decoder on the graph."""
         loaded = self.loaded_graph
         how: Any = {"frame_shift_s": self.frame_shift_s, "threads": 1}
-        make = loaded._replace(item=partial(WfstDecoder, loaded.item, **how))
+        factory = partial(WfstDecoder, loaded.item, **how)
+        make: Loaded[DecoderFactory] = Loaded(factory, *loaded[1:])
         inputs = {"graph": loaded.item.fingerprint}
         return self._of_words(_searches("WFST", make, base, split_grid(grid), inputs))
 
