@@ -18,6 +18,7 @@
 
 # %%
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -35,31 +36,32 @@ print(f"{len(speech.logprobs)} utterances, {speech.audio_s / 60:.1f} minutes")
 # %% [markdown]
 # ## What each needs before the first word
 #
-# The graph is built once and saved; whoever decodes loads it. The trie decoder reads
-# the text files each time. `compare.measure_load` says what a step takes: seconds on
-# the wall, and what stays in memory.
+# The graph is built once and saved; decoders load it. The trie decoder reads the text
+# files each time. `compare.Models` measures what loading takes: seconds on the wall,
+# and what stays in memory.
 
 # %%
 files = {
     "tokens": recipe / "tokens.txt",
     "lexicon": recipe / "lexicon.txt.gz",
+    "lm": recipe / "lm.arpa.gz",
     "separator": "<wb>",
 }
-built = compare.measure_load(
-    lambda: wfstdec.build_graph(**files, lm=recipe / "lm.arpa.gz")
-)
-print(f"graph built: {built.load_s:.1f} s, once")
+began = time.perf_counter()
+built = wfstdec.build_graph(**files)
+print(f"graph built: {time.perf_counter() - began:.1f} s, once")
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "graph.npz"
-    built.item.save(path)
-    print(f"  {built.item.num_arcs:,} arcs, {path.stat().st_size / 1e6:.0f} MB on disk")
+    built.save(path)
+    print(f"  {built.num_arcs:,} arcs, {path.stat().st_size / 1e6:.0f} MB on disk")
     del built
-    graph = compare.measure_load(lambda: wfstdec.load_graph(path))
+    models = compare.Models(graph=path, **files)
+    graph = models.loaded_graph
 print(f"graph loaded: {graph.load_s:.1f} s, {graph.load_mb:.0f} MB")
-trie = compare.measure_load(
-    lambda: compare.trie_factory(**files, lm=recipe / "lm.arpa.gz")
+[trie] = models.trie_searches(wfstdec.TrieOptions(), {})
+print(
+    f"trie decoder, from text: {trie.facts.load_s:.1f} s, {trie.facts.load_mb:.0f} MB"
 )
-print(f"trie decoder, from text: {trie.load_s:.1f} s, {trie.load_mb:.0f} MB")
 
 # %% [markdown]
 # ## The same answers
@@ -73,7 +75,7 @@ print(f"trie decoder, from text: {trie.load_s:.1f} s, {trie.load_mb:.0f} MB")
 wide = {"lm_scale": 0.8}
 walkers = {
     "WFST": wfstdec.WfstDecoder(graph.item, wfstdec.WfstOptions(beam=17.0, **wide)),
-    "trie": trie.item(wfstdec.TrieOptions(beam_size=1024, beam=17.0, **wide)),
+    "trie": trie.make(wfstdec.TrieOptions(beam_size=1024, beam=17.0, **wide)),
 }
 utterances = list(speech.logprobs.values())
 said = {name: walker.decode(utterances) for name, walker in walkers.items()}
@@ -96,11 +98,10 @@ for name, hyps in said.items():
 # the widest setting of the same search.
 
 # %%
-searches = compare.wfst_searches(
-    graph, wfstdec.WfstOptions(**wide), {"beam": [6.0, 8.0, 10.0, 13.0]}
+searches = models.wfst_searches(
+    wfstdec.WfstOptions(**wide), {"beam": [6.0, 8.0, 10.0, 13.0]}
 )
-searches += compare.trie_searches(
-    trie,
+searches += models.trie_searches(
     wfstdec.TrieOptions(**wide),
     {
         ("beam", "beam_size"): [(6, 16), (8, 32), (10, 128), (14, 256)],
@@ -128,9 +129,9 @@ boosts = read_boosts(recipe / "boosts.txt")
 print(boosts.common)
 boosted = compare.run(
     speech,
-    compare.wfst_searches(graph, wfstdec.WfstOptions(**wide), {"beam": [10.0]})
-    + compare.trie_searches(
-        trie, wfstdec.TrieOptions(**wide), {("beam", "beam_size"): [(10, 128)]}
+    models.wfst_searches(wfstdec.WfstOptions(**wide), {"beam": [10.0]})
+    + models.trie_searches(
+        wfstdec.TrieOptions(**wide), {("beam", "beam_size"): [(10, 128)]}
     ),
     boosts={"names": boosts},
     phrases=boosts.common,

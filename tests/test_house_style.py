@@ -76,7 +76,6 @@ THIRD_PARTY = {
     "kaldialign": "metrics.py",
     "kenlm": "lm/loading.py",
     "kaldifst": "fst/engine.py",
-    "pynini": "fst/engine.py",
     "sentencepiece": "",
     "cupy": "gpu/cupy_device.py",
     "torch": ("transducer/", "attention/", "models/"),

@@ -35,10 +35,8 @@ from wfstdec import BoostEntry, NgramLM, WfstDecoder, WfstOptions
 from wfstdec.compare.quality import read_lists
 from wfstdec.errors import WfstdecError
 from wfstdec.fst.openfst import read_words
-from wfstdec.graph.file import fingerprint_of
 from wfstdec.io import (
     Restart,
-    kaldi_lattice,
     open_logprobs,
     read_boosts,
     read_confidences,
@@ -46,7 +44,9 @@ from wfstdec.io import (
 )
 from wfstdec.io.journal import Journal, _sum_of
 from wfstdec.lattice import open_lattices, save_lattices
+from wfstdec.lattice.compact import compact_lattice
 from wfstdec.search.paths.lattice import lattice_hypotheses
+from wfstdec.text.files import fingerprint_of
 
 KENLM = Path(__file__).parents[1] / "tests/data/kenlm"
 TOKENS = ["<blank>", "<wb>", "a", "b", "c"]
@@ -78,9 +78,9 @@ def use_lm(path: Path) -> None:
 
 def use_lattices(path: Path) -> None:
     """List texts of lattices, and determinize them."""
-    for name, lattice in open_lattices(path).items():
+    for lattice in open_lattices(path).values():
         lattice_hypotheses(lattice, 3)
-        kaldi_lattice(name, lattice)
+        compact_lattice(lattice)
 
 
 def use_journal(path: Path) -> None:
@@ -296,7 +296,7 @@ def outcome(use: Use, path: Path) -> str | None:
         while trace:
             frames.append(trace.tb_frame.f_code.co_name)
             trace = trace.tb_next
-        used = {"decode", "use_lm", "lattice_hypotheses", "kaldi_lattice", "build"}
+        used = {"decode", "use_lm", "lattice_hypotheses", "compact_lattice", "build"}
         named = str(path.parent) in str(error) or path.suffix == ".scp"
         if not named and not used & {*frames}:
             return f"an error that names no file: {error!r}"

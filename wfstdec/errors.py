@@ -132,7 +132,7 @@ class BoostWarning(UserWarning):
 
 
 class BackendError(WfstdecError, RuntimeError):
-    """A backend or engine is unknown, or what it needs is not installed."""
+    """A backend is unknown, or what it needs is not installed."""
 
 
 class LimitError(WfstdecError, RuntimeError):

@@ -147,7 +147,7 @@ USUAL: dict[str, Callable[[], Any]] = {
     "rows-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
     "rows-sessions": _wfst_sessions,
     # a topology whose T is composed with LG
-    "composed": lambda: _wfst(topology="eesen").decode([_logprobs()])[0].words,
+    "composed": lambda: _wfst(topology="minimal").decode([_logprobs()])[0].words,
 }
 """What installation compiles, the longest branch first."""
 

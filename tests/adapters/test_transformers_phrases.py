@@ -22,7 +22,7 @@ from tiny_whisper import EOS, FIRST_TIME, LETTERS, SOT, letter_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-RULES = ("closed", "compensated", "none")
+RULES = ("closed", "none")
 SIZE = 10
 SECOND = 2 + math.log(2)
 """What the second token of a phrase is worth."""
@@ -97,14 +97,6 @@ def test_the_closed_rule_by_hand():
     assert gains(processor({"abc": 1.0}), "010")[0, 1] > 1  # never seen: open
 
 
-def test_the_compensated_rule_by_hand():
-    boosts = processor({"ab": 1.0}, end_rule="compensated", final_eos_score=0.75)
-    assert gains(boosts, "")[0, EOS] == 1
-    assert gains(boosts, "0")[0, EOS] == pytest.approx(SECOND - 1, abs=1e-4)
-    assert gains(boosts, "01")[0, EOS] == pytest.approx(1.75)
-    assert gains(boosts, f"01{FIRST_TIME}")[0, EOS] == pytest.approx(1.75)
-
-
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.share(keep=4)
@@ -129,7 +121,6 @@ def test_every_step_is_that_of_the_definition(seed, rule):
         found = gains(boosts, text, scores=scores)[0]
         expected = [credits.gain(text, token) for token in range(4)]
         end = -credits.paid_ahead(text)
-        end += credits.end_credit(text) if rule == "compensated" else 0
         assert found[: EOS + 1] == pytest.approx([*expected, end], abs=1e-4)
 
 
@@ -289,9 +280,6 @@ def test_what_does_not_fit_is_refused():
         processor(["ab"], end_rule="open")
     with pytest.raises(OptionError, match="both max_length and max_new_tokens"):
         processor(["ab"], max_length=3, max_new_tokens=3)
-    with pytest.raises(OptionError, match="outside_cost=-1"):
-        options = PhraseOptions(outside_cost=-1)
-        processor(["ab"], options=options, end_rule="compensated")
     with pytest.raises(TokenTableError, match="int has no get_vocab"):
         PhraseBoostLogitsProcessor(["ab"], 3)
     with pytest.raises(OptionError, match="begin_index=-1"):

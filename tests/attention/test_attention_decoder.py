@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_refused():
 
 def test_options_are_checked():
     wrong = {"beam_size": 0, "end_rule": "open", "length_norm": "sum", "stop": "late"}
-    wrong |= {"max_tokens_per_s": 0, "no_repeat_ngram": -1, "final_eos_score": -1.0}
+    wrong |= {"max_tokens_per_s": 0, "no_repeat_ngram": -1}
     wrong |= {"ctc_weight": 1.5, "pre_beam": 0}
     for name, value in wrong.items():
         with pytest.raises(OptionError, match=f"{name}="):

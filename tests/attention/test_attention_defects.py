@@ -69,16 +69,6 @@ def test_a_model_in_training_mode_is_decoded_without_dropout_and_stays_so():
     assert not any(part.training for part in net.modules())
 
 
-def test_the_paper_rule_cuts_a_phrase_off_in_greedy_search_and_closed_does_not():
-    """TurboBias: an end gains what the best token would; a doubtful model then ends."""
-    row = {"a": 0.5, "": 0.45, "b": 0.05}
-    model = table({"": {"a": 1.0}, "a": {"b": 0.5, "": 0.2, "a": 0.3}, "ab": row})
-    boosts = {"ab": 1.0}
-    greedy = {"beam_size": 1}
-    assert list(texts(model, boosts, **greedy, end_rule="closed")) == ["aba"]
-    assert list(texts(model, boosts, **greedy, end_rule="compensated")) == ["ab"]
-
-
 def test_what_the_bound_of_generate_loses_is_found():
     """The case of the processors' tests: a phrase lifts a text that looked lost."""
     after = {"": {"": 0.9, "a": 0.05, "b": 0.05}, "a": {"": 0.9, "a": 0.05, "b": 0.05}}

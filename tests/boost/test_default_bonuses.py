@@ -256,7 +256,7 @@ def test_scaled_phrases_are_worth_as_much_less(seed, boundary):
     labels = [f"t{i}" for i in range(5)]
     spelt = [[tuple(rng.integers(1, 5, rng.integers(1, 5)).tolist())] for _ in range(6)]
     weights = {str(i): float(rng.choice([1, 2, 3, -1])) for i in range(6)}
-    options = PhraseOptions(weights_are_totals=True, outside_cost=0.5)
+    options = PhraseOptions(weights_are_totals=True)
     table = token_table(labels, "t0") if boundary is None else token_table(labels, "t4")
     phrases = PhraseCompiler(
         lambda texts: [spelt[int(text)] for text in texts], table, options, boundary

@@ -134,12 +134,6 @@ def naive_total(spellings, weights, options, text):
         amount = weight * base(max(map(len, minimal)), options) if minimal else 0
         total -= found * amount
         count += found
-    strings = {s for spelt in spellings for s in without_containing(spelt)}
-    for end in range(1, len(text) + 1):
-        suffixes = [text[i:end] for i in range(end)]
-        ends = any(s in strings for s in suffixes)
-        begins = any(s == o[: len(s)] for s in suffixes for o in strings)
-        total += 0.0 if ends or begins else options.outside_cost
     return total, count
 
 
@@ -159,7 +153,6 @@ def random_case(seed):
         c0=float(rng.choice([1, 0.3, 2])),
         beta=float(rng.choice([2, 1, 0])),
         uniform=bool(rng.random() < 0.3),
-        outside_cost=float(rng.choice([0, 0, 0.5, -0.25])),
     )
     texts = [random_string(12) for _ in range(12)] + [()]
     texts += [s for spelt in spellings for s in spelt]
@@ -182,7 +175,7 @@ def test_totals_are_counted_occurrences(seed):
         expected, count = naive_total(spellings, weights, options, text)
         found = boosts.total(text)
         assert found == pytest.approx(expected, abs=(count + 1) * GRAIN)
-        if not count and not options.outside_cost:
+        if not count:
             assert found == 0.0  # not just nearly
 
 
@@ -347,7 +340,6 @@ def test_spellings_that_mean_nothing(spelling, message):
         ({"c0": 0.0}, "c0=0.0, expected nats above 0"),
         ({"c0": math.nan}, "c0=nan, expected nats"),
         ({"beta": -1.0}, "beta=-1.0, expected 0 or more"),
-        ({"outside_cost": math.inf}, "outside_cost=inf, expected nats"),
     ],
 )
 def test_options_that_mean_nothing(option, message):

@@ -8,7 +8,7 @@ from real_speech import RECIPE, speech_graph, utterances
 
 import wfstdec
 from wfstdec import batch
-from wfstdec.compare import wfst_searches
+from wfstdec.compare import Models
 from wfstdec.errors import LogprobWarning, ShapeError
 from wfstdec.io import read_text
 from wfstdec.search.logprobs import as_utterances
@@ -131,7 +131,7 @@ def test_an_aligner_looks_at_what_it_aligns():
 
 def test_a_comparison_looks_too(graph):
     options = wfstdec.WfstOptions(beam=6.0)
-    [search] = wfst_searches(graph, options, {})
+    [search] = Models(graph=graph).wfst_searches(options, {})
     decode = search.prepare({})
     given = [x / LN10 for x in utterances(20)]
     [text] = caught(lambda: (decode(given, None), decode(given, None)))

@@ -176,9 +176,9 @@ def test_the_help_says_whose_flags_and_defaults_they_are(capsys):
         assert f"{title}: --" in text
 
 
-CHOICES = {"merge": "max", "lookahead": "none", "strategy": "aes", "fusion": "late"}
-CHOICES |= {"end_rule": "none", "stop": "full"}
-SWITCHES = ("blank_scored", "length_norm", "prefix_search")
+CHOICES = {"merge": "max", "lookahead": "none", "strategy": "aes"}
+CHOICES |= {"end_rule": "none", "stop": "full", "length_norm": "mean"}
+SWITCHES = ("blank_scored", "prefix_search")
 
 
 @pytest.mark.parametrize("decoder", flags.DECODERS)

@@ -13,16 +13,15 @@ from real_speech import RECIPE, speech_graph
 import wfstdec
 from wfstdec.compare import (
     Comparison,
+    Models,
     Point,
     Speech,
     load_comparison,
-    measure_load,
     parse_grid,
     plot,
     read_speech,
     run,
     table,
-    wfst_searches,
 )
 from wfstdec.compare.comparison import (
     Outcome,
@@ -33,6 +32,7 @@ from wfstdec.compare.comparison import (
     label,
     pareto,
 )
+from wfstdec.compare.models import measure_load
 from wfstdec.compare.running import (
     IS_EXACT,
     TOLERANCE,
@@ -215,13 +215,13 @@ def test_faulty_grids(texts, message):
 
 
 def test_values_of_grids_are_checked_before_anything_runs():
-    graph = speech_graph("normal")
+    searches = Models(graph=speech_graph("normal")).wfst_searches
     with pytest.raises(OptionError, match="beam=-1"):
-        wfst_searches(graph, BASE, {"beam": [8, -1]})
+        searches(BASE, {"beam": [8, -1]})
     with pytest.raises(OptionError, match="width 'wide', expected a number"):
-        wfst_searches(graph, BASE, {"beam": ["wide"]})
+        searches(BASE, {"beam": ["wide"]})
     with pytest.raises(OptionError, match=r"grid of beam:max_active: \(8,\), expected"):
-        wfst_searches(graph, BASE, {("beam", "max_active"): [(8,)]})
+        searches(BASE, {("beam", "max_active"): [(8,)]})
 
 
 @pytest.mark.skipif(not IS_EXACT, reason="the peak cannot be reset here")

@@ -147,11 +147,11 @@ def test_all_searches_get_the_values_of_flags(files, monkeypatch):
     assert facts["audio_s"] == sum(map(len, speech.logprobs.values())) * 0.5
 
 
-def test_a_factory_makes_what_the_decoder_is(files):
+def test_a_search_makes_what_the_decoder_is(files):
     """From objects as from files, with a blank by name and costs for the unknown."""
     tokens = read_tokens(files / "tokens.txt")
     for one in (tokens, files / "tokens.txt"):
-        make = library.greedy_factory(
+        models = library.Models(
             tokens=one,
             lm=files / "pieces.arpa",
             blank="<blank>",
@@ -159,12 +159,12 @@ def test_a_factory_makes_what_the_decoder_is(files):
             separator="<wb>",
             frame_shift_s=0.5,
         )
-        [search] = library.greedy_searches(make, GreedyOptions(lm_scale=0.7), {})
+        [search] = models.greedy_searches(GreedyOptions(lm_scale=0.7), {})
         decoder = search.make(search.base)
         assert decoder.threads == 1 and decoder.frame_shift_s == 0.5
         assert decoder.options.lm_scale == 0.7 and decoder.tokens == tokens
     with pytest.raises(OptionError, match="lm_scale=-1"):
-        library.greedy_searches(make, GreedyOptions(), {"lm_scale": [1, -1]})
+        models.greedy_searches(GreedyOptions(), {"lm_scale": [1, -1]})
 
 
 def test_fingerprints_of_folders_say_what_is_in_them(tmp_path):

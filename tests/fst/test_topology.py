@@ -71,11 +71,6 @@ CALLED = {
         3 1 return-x -
         3 2 return-y -
     """,
-    "eesen": """
-        1 5 call C
-        5 3 return-x -
-        5 4 return-y -
-    """,
     "minimal": """
         0 1 call C
         1 0 return-x -
@@ -142,7 +137,7 @@ def test_a_frame_is_a_repeat_only_behind_its_own_token(name):
     labels = space()
     fst = build_topology(name, labels)
     ilabel, repeat = labels.split_repeats(fst.ilabel)
-    assert repeat.any() == (name in ("normal", "compact", "eesen"))
+    assert repeat.any() == (name in ("normal", "compact"))
     assert not np.isin(ilabel[repeat], [0, labels.blank]).any()
     np.testing.assert_array_equal(fst.arc_state()[repeat], fst.nextstate[repeat])
     entered = {

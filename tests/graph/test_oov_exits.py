@@ -12,7 +12,7 @@ from wfstdec.errors import GraphError
 from wfstdec.graph.checks import check_exits
 
 pytestmark = pytest.mark.usefixtures("quiet")
-TOPOLOGIES = ("normal", "compact", "eesen", "minimal", "normal-selfless")
+TOPOLOGIES = ("normal", "compact", "minimal", "normal-selfless")
 
 
 def graph_of(folder, seed=3, topology="normal", fillers="separator", **options):

@@ -91,7 +91,7 @@ def test_kernels_give_the_same_with_one_warning(how):
 
 @pytest.mark.share
 def test_a_decode_gives_the_same_with_one_warning(tmp_path, monkeypatch):
-    graph = warm_up._graph(topology="eesen")
+    graph = warm_up._graph(topology="minimal")
     graph.save(tmp_path / "graph.npz")
     np.save(tmp_path / "logprobs.npy", warm_up._logprobs())
     [one] = WfstDecoder(graph).decode([warm_up._logprobs()])

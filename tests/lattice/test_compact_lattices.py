@@ -140,28 +140,18 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("text", [False, True])
-@pytest.mark.parametrize("compact", [False, True])
-def test_what_is_read_is_what_was_written(compact, text, tmp_path):
+def test_what_is_read_is_what_was_written(text, tmp_path):
     lattices = {f"utt-{seed}": random_lattice(2) for seed in range(3)}
     path = tmp_path / "x.ark"
-    with KaldiLatticeWriter(path, compact=compact, text=text) as write:
+    with KaldiLatticeWriter(path, text=text) as write:
         made = [write(name, lattice) for name, lattice in lattices.items()]
     read = dict(read_archive(path))
     assert list(read) == list(lattices)
     for lattice, written, found in zip(
         lattices.values(), made, read.values(), strict=True
     ):
-        if written is None:
-            paths = sorted((labels, *costs) for _, labels, *costs in paths_in(found))
-            _, ways = best_of_texts(lattice)
-            expected = sorted(way for some in ways.values() for way in some)
-            assert len(paths) == len(expected)
-            for one, other in zip(paths, expected, strict=True):
-                assert one[0] == other[0]
-                assert one[1:] == pytest.approx(other[1:], abs=1e-4)
-        else:
-            assert_compact(lattice, found.__class__(found.arcs, found.final, 4.0))
-            assert [len(row) for row in found.arcs] == [len(r) for r in written.arcs]
+        assert_compact(lattice, found.__class__(found.arcs, found.final, 4.0))
+        assert [len(row) for row in found.arcs] == [len(r) for r in written.arcs]
 
 
 def test_the_bytes_of_a_compact_lattice(tmp_path):
@@ -207,31 +197,6 @@ def test_words_of_utterances_have_numbers_of_their_own(tmp_path):
         for _, found in read_archive(tmp_path / "x")
     ]
     assert said == [["nab"], ["na"], ["nab"]]
-
-
-@pytest.mark.peers
-def test_kaldifst_reads_binary_lattices(tmp_path):
-    kaldifst = pytest.importorskip("kaldifst")
-    for seed in range(20):
-        lattice = random_lattice(seed)
-        with KaldiLatticeWriter(tmp_path / "x", compact=False) as write:
-            write("one", lattice)
-        data = (tmp_path / "x").read_bytes()
-        (tmp_path / "one.fst").write_bytes(data.removeprefix(b"one "))
-        theirs = kaldifst.Lattice.read(str(tmp_path / "one.fst"))
-        assert theirs.num_states == lattice.num_states
-        lines = [line.split() for line in theirs.to_str().splitlines()]
-        arcs = [line for line in lines if len(line) >= 4]
-        assert len(arcs) == lattice.num_arcs
-        for line, arc in zip(arcs, lattice.arcs, strict=True):
-            assert [*map(int, line[:4])] == [
-                arc["state"],
-                arc["nextstate"],
-                arc["ilabel"] & LABEL_MASK,
-                arc["olabel"],
-            ]
-            costs = [float(x) for x in line[4].split(",")] if line[4:] else [0.0, 0.0]
-            assert costs[1] == pytest.approx(float(arc["acoustic_cost"]), rel=1e-4)
 
 
 def test_ids_of_archives_are_words(tmp_path):

@@ -59,7 +59,6 @@ RUN_RULES: dict[str, Callable[[int, int, int], list[tuple[Span, ...]]]] = {
     "compact": _any_cut,  # a run of n frames is 1 to n tokens
     "compact-selfless": _one_per_frame,  # a run of n frames is n tokens
     "minimal": _one_per_frame,
-    "eesen": _any_cut,
 }
 TOPOLOGIES = tuple(RUN_RULES)
 

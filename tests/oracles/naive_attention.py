@@ -107,13 +107,6 @@ class Credits:
             )
         )
 
-    def end_credit(self, text, final_eos_score=1.0):
-        """The rule of the paper: what an end gains behind a text."""
-        most = max(0.0, *(self.gain(text, token) for token in self.names))
-        last = [t for t in text if t in self.names]
-        ended = bool(last) and self.done(text) > 0
-        return most + final_eos_score * ended
-
 
 def closing_at(rows, text, ends, credits, has_loops):
     """How many tokens of a text there are when its phrases close; all where never."""
@@ -146,7 +139,7 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
         more: `ctc`: a `naive_joint.Joint`, and `pre_beam` for a beam; `insertion`:
             nats a token costs; `loops`: whether phrases close in loops, else not;
             `marks`: tokens that say nothing, whose costs are not
-            asked either; `final_eos_score`.
+            asked either.
     """
     found = {}
     for text in texts_of(rows, longest, ends):
@@ -161,8 +154,6 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
         if credits is not None:
             kept = kept_of(rows, whole, ends, rule, credits, more)
             total += credits.boost(whole[:kept])
-            if rule == "compensated" and len(whole) < len(text):
-                total += credits.end_credit(whole, more.get("final_eos_score", 1.0))
         if total > -math.inf:
             found[text] = total
     return found

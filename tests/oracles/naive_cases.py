@@ -294,7 +294,6 @@ def random_phrases(rng, words, unit=None):
         "c0": float(rng.choice([1.0, 0.5])),
         "beta": float(rng.choice([2.0, 1.0, 0.0])),
         "uniform": bool(rng.random() < 0.3),
-        "outside_cost": float(rng.choice([0.0, 0.0, 0.5, -0.25])),
         "weights_are_totals": bool(rng.random() < 0.3),
     }
     return Phrases(weights, unit or str(rng.choice(["word", "token"])), options)

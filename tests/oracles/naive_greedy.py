@@ -192,9 +192,6 @@ def _random_phrases(rng, letters):
         " ".join(rng.choice(letters, size=rng.integers(1, 5)))
         for _ in range(rng.integers(1, 5))
     ]
-    options = {
-        "c0": float(rng.choice([1, 0.3])),
-        "outside_cost": float(rng.choice([0, 0, 0.5])),
-    }
+    options = {"c0": float(rng.choice([1, 0.3]))}
     weights = {text: float(rng.choice([1, 2, 0.5, -1])) for text in texts}
     return Phrases(weights, "word", options)

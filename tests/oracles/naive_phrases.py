@@ -7,10 +7,8 @@
 A phrase is worth `weight * base(n)` nats each time one of its spellings ends, n being
 the labels of the longest; base(n) = c0 + sum over d = 2..n of (c0 * beta + ln d).
 Spellings that contain another one of the same phrase do not count besides it. A worth
-is rounded to 1/16384 nat. `outside_cost` is charged for every label that ends neither
-a spelling nor a beginning of one. With a boundary a phrase counts only where that
-stands before and after it; one stands before and after the utterance, and several in a
-row are one.
+is rounded to 1/16384 nat. With a boundary a phrase counts only where that stands before
+and after it; one stands before and after the utterance, and several in a row are one.
 """
 
 import itertools
@@ -41,7 +39,7 @@ class Phrases:
 
     options holds keyword arguments that the library's options have too; spellings
     says how each phrase is spelt where that is not by its words or the lexicon;
-    boundary is the name of a token, and then nothing is charged for labels outside.
+    boundary is the name of a token.
     """
 
     weights: Mapping[str, float]
@@ -69,14 +67,6 @@ class Phrases:
             ways = {words} if self.unit == "word" else said(words, lexicon, fillers)
             ways = ways if self.spellings is None else self.spellings[phrase]
             spelt[phrase] = minimal({edge + way + edge for way in ways})
-        outside = self.options.get("outside_cost", 0.0)
-        assert not (outside and edge)
-        strings = set().union(*spelt.values())
-
-        def belongs(text):
-            """Tell whether the last label ends or begins a phrase."""
-            ends = [text[i:] for i in range(len(text))]
-            return any(end == s[: len(end)] for end in ends for s in strings)
 
         def cost(words, tokens):
             text = words if self.unit == "word" else tokens
@@ -89,8 +79,7 @@ class Phrases:
                 if count:
                     longest = max(map(len, spellings)) - 2 * len(edge)
                     total -= count * self.worth(self.weights[phrase], longest)
-            others = sum(not belongs(text[: i + 1]) for i in range(len(text)))
-            return total + outside * others
+            return total
 
         return cost
 

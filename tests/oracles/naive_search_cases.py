@@ -215,15 +215,13 @@ def _random_weights(rng, words):
     return {text: float(rng.choice([1, 1, 0.5, 2, -1])) for text in texts}
 
 
-def _random_amounts(rng, *, bounded):
+def _random_amounts(rng):
     options: dict[str, Any] = {
         "c0": float(rng.choice([1, 0.3, 2])),
         "beta": float(rng.choice([2, 1, 0])),
         "uniform": bool(rng.random() < 0.3),
         "weights_are_totals": bool(rng.random() < 0.2),
     }
-    if not bounded:
-        options["outside_cost"] = float(rng.choice([0, 0, 0.5, -0.25]))
     return options
 
 
@@ -234,7 +232,7 @@ def random_word_phrases(rng, case, words):
         text: [tuple(text.split())] if set(text.split()) <= set(known) else []
         for text in weights
     }
-    options = _random_amounts(rng, bounded=False)
+    options = _random_amounts(rng)
     return Phrases(weights, "word", options, spellings)
 
 
@@ -243,7 +241,7 @@ def random_token_phrases(rng, case, words):
     weights = _random_weights(rng, words)
     bounded = case.lexicon is not None and case.separator is not None
     bounded = bounded and bool(rng.random() < 0.7)
-    options = _random_amounts(rng, bounded=bounded)
+    options = _random_amounts(rng)
     if case.lexicon is not None:
         boundary = case.separator if bounded else None
         return Phrases(weights, "token", options, boundary=boundary)

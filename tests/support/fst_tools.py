@@ -12,20 +12,12 @@ import io
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from wfstdec import read_arpa, token_table
 from wfstdec.fst.arrays import LabelSpace, arcs_of, fst_of
-from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.grammar import build_grammar
 from wfstdec.fst.openfst import FstContent, format_text
 from wfstdec.text.tokens import EPSILON, EPSILON_WORD
-
-ENGINE_NAMES = [
-    pytest.param(name, marks=[] if name == "kaldifst" else pytest.mark.peers)
-    for name in ENGINES
-]
-"""The engines as parameters of a test."""
 
 
 def label_space(tokens="_ a b", words=(), num_disambig=1):

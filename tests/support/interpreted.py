@@ -151,7 +151,7 @@ def check_queries(rng):
     text, _ = naive_cases.random_arpa(rng, words[:3])
     lm = NgramLM.from_arpa(read_arpa(io.StringIO(text)), ("<eps>", *words))
     spellings = [[tuple(rng.integers(0, 3, rng.integers(1, 5)).tolist())] for _ in "ab"]
-    options = PhraseOptions(outside_cost=0.5)
+    options = PhraseOptions()
     boosts = PhraseCompiler(lambda _: spellings, "12345", options).compile(["a", "b"])
     both = pack_models([lm, boosts])
     costs, nextstates = np.zeros(5, np.float32), np.zeros(5, np.int32)

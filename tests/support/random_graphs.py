@@ -120,7 +120,7 @@ def foreign_product(rng):
 
 
 KINDS = (
-    *("normal", "compact", "minimal", "eesen", "normal-selfless"),
+    *("normal", "compact", "minimal", "normal-selfless"),
     *("compact-selfless", "random"),
 )
 """T o LG of each topology, and graphs that are none."""
@@ -314,7 +314,6 @@ def phrases_of_graph(rng, graph, unit=None):
     few = rng.integers(unit == "word", len(labels), 3)
     options = PhraseOptions(
         uniform=bool(rng.random() < 0.5),
-        outside_cost=float(rng.choice([0, 0, 0.5, -0.25, -3])),
         weights_are_totals=bool(rng.random() < 0.5),
     )
 

@@ -91,7 +91,6 @@ def test_kernels_and_operations_of_torch_find_the_same(seed):
         ("alsd", "aes", "greedy")[seed % 3],
         beam_size=int(rng.integers(1, 6)),
         merge=str(rng.choice(["sum", "max"])),
-        fusion=str(rng.choice(["late", "early"])),
         blank_scored=bool(rng.integers(2)),
         max_symbols=int(rng.integers(1, 4)),
         token_insertion=float(rng.choice([0.0, 0.4])),

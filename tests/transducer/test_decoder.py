@@ -432,7 +432,6 @@ def test_frames_that_do_not_fit():
     [
         ({"strategy": "beam"}, "strategy='beam', expected 'greedy', 'alsd', 'aes'"),
         ({"merge": "mean"}, "merge='mean'"),
-        ({"fusion": "deep"}, "fusion='deep'"),
         ({"beam_size": 0}, "beam_size=0, expected 1"),
         ({"max_symbols": 0}, "max_symbols=0, expected 1"),
         ({"lm_scale": -1}, "lm_scale=-1"),

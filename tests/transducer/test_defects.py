@@ -56,30 +56,19 @@ def test_boosts_are_no_weight_of_the_blank():
     assert both[""] == pytest.approx(1.5 * math.log(0.6) - 0.25 * LN10)
 
 
-@pytest.mark.parametrize("fusion", ["late", "early"])
 @pytest.mark.parametrize("strategy", ["alsd", "aes"])
-def test_a_forced_blank_is_scored_like_any(fusion, strategy):
+def test_a_forced_blank_is_scored_like_any(strategy):
     model = transducer_of([{"": [0.5, 0.1, 0.4], "a": [0.25, 0.25, 0.5]}])
     found = nbest(
         model,
         [(UNIGRAMS, 0.5)],
-        **{"fusion": fusion, "strategy": strategy, "max_symbols": 1},
+        **{"strategy": strategy, "max_symbols": 1},
         **{**WIDE, "expansion_rounds": 1},
     )
     spoken = math.log(0.5) + 0.5 * math.log(0.6)
     expected = spoken + 1.5 * math.log(0.5) - 0.5 * 0.75 * LN10
     assert set(found) == {"", "a", "b"}
     assert found["a"] == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_early_and_scored_adds_each_logprob_once(seed):
-    """Nothing pruned: early is late. The public AES++ adds them to a sum with them."""
-    model = random_model(seed)
-    kinds = {"strategy": "aes", "expansion_rounds": 4, **WIDE}
-    late = nbest(model, [(UNIGRAMS, 0.5)], fusion="late", **kinds)
-    early = nbest(model, [(UNIGRAMS, 0.5)], fusion="early", **kinds)
-    assert early == pytest.approx(late, rel=0, abs=1e-6)
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "alsd", "aes"])

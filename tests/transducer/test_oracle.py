@@ -102,21 +102,20 @@ def test_all_texts_have_the_totals_of_the_oracle(seed, search):
     merge = ("sum", "max")[seed % 2]
     blank_scored = bool(seed // 2 % 2)
     expected = case.expected(merge=merge, blank_scored=blank_scored)
-    for fusion in ("late", "early"):
-        decoder, boosts = case.decoder(
-            merge=merge, blank_scored=blank_scored, fusion=fusion, **SEARCHES[search]
-        )
-        (hyps,) = decoder.decode_nbest([case.model.frames()], boosts=boosts)
-        assert texts_of(hyps) == pytest.approx(expected, rel=1e-5, abs=1e-5)
-        totals = [hyp.total_cost for hyp in hyps]
-        assert totals == sorted(totals)
+    decoder, boosts = case.decoder(
+        merge=merge, blank_scored=blank_scored, **SEARCHES[search]
+    )
+    (hyps,) = decoder.decode_nbest([case.model.frames()], boosts=boosts)
+    assert texts_of(hyps) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    totals = [hyp.total_cost for hyp in hyps]
+    assert totals == sorted(totals)
 
 
 def test_length_norm_ranks_by_the_total_per_token():
     changed = 0
     for seed in range(30):
         case = Case(seed)
-        decoder, boosts = case.decoder(length_norm=True)
+        decoder, boosts = case.decoder(length_norm="mean")
         (hyps,) = decoder.decode_nbest([case.model.frames()], boosts=boosts)
         rank = [hyp.total_cost / (len(hyp.token_ids) + 1) for hyp in hyps]
         assert rank == sorted(rank)

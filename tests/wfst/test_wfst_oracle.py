@@ -49,7 +49,6 @@ TWO_EQUAL_FRAMES = {
     "compact": {None: "A", "A": "A A", "AA": "AA"},
     "compact-selfless": {None: "AA", "A": "A A", "AA": "AA"},
     "minimal": {None: "AA", "A": "A A", "AA": "AA"},
-    "eesen": {None: "A", "A": "A A", "AA": "AA"},
 }
 
 

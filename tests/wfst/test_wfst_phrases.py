@@ -208,7 +208,7 @@ def rows_case(seed):
         spelt[" ".join(map(str, spelling))] = float(rng.choice([1, 3, -1, 0.25]))
     if rng.random() < 0.3:
         spelt = {key: weight * 1e5 / 3 for key, weight in spelt.items()}
-    options = PhraseOptions(outside_cost=float(rng.choice([0, 0.1, -2])))
+    options = PhraseOptions()
 
     def spell(phrases):
         return [[tuple(map(int, phrase.split()))] for phrase in phrases]

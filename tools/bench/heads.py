@@ -6,7 +6,7 @@
     ctc          greedy; lexicon and word LM; open words; no lexicon and an LM of pieces
     text         the last two, the language models of more and more sentences
     transducers  RNN-T and TDT: greedy, ALSD++, AES++, with language models
-    fusion       ALSD++: LM weight, early or late, blanks scored or not
+    fusion       ALSD++: LM weight, blanks scored or not
     domain       ALSD++ with a language model of another domain
     phrases      lists of words: our trees in each search, others' ways to have a list
     whisper      Whisper's own decoder, lists sorted by it; every fourth utterance
@@ -237,12 +237,11 @@ def fusion(bed: Bed) -> Iterator[Search]:
     arpa = bed.lm(bed.some(), SIZES[0], 5)
     for head in ("rnnt", "tdt"):
         base, frames = bed.transducer(head, lm=arpa)
-        for kind in ("late", "early"):
-            for scored in (True, False):
-                for setting in each("lm_scale", (0.0, 0.1, 0.2, 0.3, 0.4, 0.6)):
-                    decoder = base.with_options(fusion=kind, blank_scored=scored)
-                    name = f"{head}: {kind}, blank {'un' * (not scored)}scored"
-                    yield Search(name, partial(found_by, decoder, frames), [setting])
+        for scored in (True, False):
+            for setting in each("lm_scale", (0.0, 0.1, 0.2, 0.3, 0.4, 0.6)):
+                decoder = base.with_options(blank_scored=scored)
+                name = f"{head}: blank {'un' * (not scored)}scored"
+                yield Search(name, partial(found_by, decoder, frames), [setting])
 
 
 def domain(bed: Bed) -> Iterator[Search]:

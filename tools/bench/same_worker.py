@@ -29,7 +29,7 @@ import wfstdec
 
 ARPA = "lm/lm_books.3g_pruned.arpa.gz"
 COSTS = ("total", "graph", "acoustic", "insertion", "boost")
-TOPOLOGIES = ("compact", "eesen", "minimal", "compact-selfless")
+TOPOLOGIES = ("compact", "minimal", "compact-selfless")
 WFST = {
     "beam 8": {"beam": 8.0},
     "beam 13": {"beam": 13.0, "max_active": 7000},

@@ -4,7 +4,7 @@
         --lm in=pieces.arpa --lm out=other.arpa --phrases names.txt --output run.json
 
 The tables of the ALSD++/AES++ paper in small: search x beam x blank scored or not x
-fusion late or early x language model x phrases. RTFx is seconds of audio per CPU second
+language model x phrases. RTFx is seconds of audio per CPU second
 of one thread, the fastest of all turns, once with the model (encoder, predictor and
 joiner) and once by the search alone. NeMo (if installed, and for RNN-T or ALSD++)
 searches on the same frames by the same model, in batches of the same utterances,
@@ -63,7 +63,6 @@ COLUMNS = {
     "search": text_figure("search"),
     "beam": figure("beam_size", "d"),
     "blank": text_figure("blank"),
-    "fusion": text_figure("fusion"),
     "LM": text_figure("lm"),
     "phrases": text_figure("phrases"),
     "WER %": figure("wer", ".2f"),
@@ -164,10 +163,9 @@ class Bench:
         for strategy in self.args.strategies:
             beams = [1] if strategy == "greedy" else self.args.beams
             both = has_lm and strategy != "greedy"
-            axes = (True, False)[: 1 + both], ("late", "early")[: 1 + both]
-            for beam, scored, fusion in itertools.product(beams, *axes):
+            for beam, scored in itertools.product(beams, (True, False)[: 1 + both]):
                 one = {"strategy": strategy, "beam_size": beam}
-                found.append(one | {"blank_scored": scored, "fusion": fusion})
+                found.append(one | {"blank_scored": scored})
         return found
 
     def _points(

@@ -172,7 +172,7 @@ class NemoTransducer:
         scored = setting.get("blank_scored", True)
         return {
             "blank_lm_score_mode": "lm_weighted_full" if scored else "no_score",
-            "pruning_mode": setting.get("fusion", "late"),
+            "pruning_mode": "late",
         }
 
 

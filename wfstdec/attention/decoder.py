@@ -45,8 +45,7 @@ class AttentionPath(NamedTuple):
 
     tokens: PathTokens  # Without marks
     text: FinishedHypothesis
-    boost: float  # Nats credited, those of the end included
-    end_credit: float  # The latter
+    boost: float  # Nats credited
     num_frames: int  # Of the utterance
     died_at_frame: int = -1
 
@@ -214,19 +213,9 @@ class AttentionBackend(ModelBackend):
         tokens = [token for token in text.tokens if token not in silent]
         # Behind the closing of a list nothing was credited.
         kept = text.tokens[: None if text.closed_at < 0 else text.closed_at]
-        boost = credit = 0.0
+        boost = 0.0
         if phrases is not None:
             boost = -phrases.total([token for token in kept if token not in silent])
-            if options.end_rule == "compensated" and text.reached_final:
-                state, ended = phrases.start, False
-                paid = phrases.automaton.final_cost
-                for token in tokens:
-                    before = state
-                    cost, state = phrases.step(before, token)
-                    ended = bool(paid[before] - paid[state] - np.float32(cost) > 0)
-                # The most that a token would gain, and more behind a phrase.
-                credit = max(0.0, float(-phrases.row(state)[0].min()))
-                credit += options.final_eos_score * ended
         columns = np.zeros((3, len(tokens)), np.int32)
         columns[0], columns[2] = tokens, num_frames
         if ctc is not None:
@@ -234,7 +223,7 @@ class AttentionBackend(ModelBackend):
             if spans is not None:
                 columns[1:] = spans.T
         path = without_labels(columns)
-        return AttentionPath(path, text, boost + credit, credit, num_frames)
+        return AttentionPath(path, text, boost, num_frames)
 
 
 class AttentionText(NamedTuple):
@@ -246,7 +235,6 @@ class AttentionText(NamedTuple):
     attention_cost: float  # What the model itself gives, the end included
     ctc_cost: float  # What CTC gives, 0 without it
     boost_cost: float  # Minus what its phrases are credited
-    end_credit: float  # What `end_rule="compensated"` gave its end, nats
     looped: bool  # Whether it ends in four times the same
     reached_final: bool  # Whether it ended; False where no end was possible
 
@@ -383,8 +371,7 @@ def _as_text(path: AttentionPath) -> AttentionText:
         rank=path.text.rank,
         attention_cost=-path.text.attention + 0.0,
         ctc_cost=-path.text.ctc + 0.0,
-        boost_cost=path.end_credit - path.boost + 0.0,
-        end_credit=path.end_credit,
+        boost_cost=-path.boost + 0.0,
         looped=is_looped(path.text.tokens),
         reached_final=path.reached_final,
     )

@@ -17,7 +17,7 @@ class AttentionOptions(CheckedOptions):
     """Options of `AttentionDecoder`.
 
         total = attention + ctc_weight * (ctc - attention) + lm_scale * graph
-                + token_insertion * tokens - boost_scale * boosts - end credit
+                + token_insertion * tokens - boost_scale * boosts
 
     Attributes:
         beam_size: Active texts, K; 1 is greedy: the first end that wins ends.
@@ -25,10 +25,7 @@ class AttentionOptions(CheckedOptions):
             with them. `"closed"`: where a text continues though the model's own best is
             the end, or where it ends a phrase a second time within 16 tokens or a third
             time at all, incomplete phrases are refunded and nothing is credited after.
-            `"compensated"`: an end gains the most that a token would, and
-            `final_eos_score` behind a phrase; texts may run on and on, up to 173 % WER
-            with Whisper tiny.en. `"none"`.
-        final_eos_score: Nats, of `"compensated"`.
+            `"none"`: neither.
         ctc_weight: 0 to 1, how much CTC counts in place of attention: of live texts
             the probability that one begins so, of finished ones their own. Above 0
             there must be CTC log-probs: `decode(frames, ctc=...)`, or the model's.
@@ -56,7 +53,6 @@ class AttentionOptions(CheckedOptions):
 
     beam_size: int = 8
     end_rule: EndRule = "closed"
-    final_eos_score: float = 1.0
     ctc_weight: float = 0.0
     pre_beam: int | None = None
     lm_scale: float = 1.0
@@ -76,7 +72,7 @@ class AttentionOptions(CheckedOptions):
         self.check_choice("end_rule", get_args(EndRule))
         self.check_choice("length_norm", get_args(LengthNorm))
         self.check_choice("stop", get_args(Stop))
-        self.check_scales("lm_scale", "boost_scale", "final_eos_score", "gnmt_alpha")
+        self.check_scales("lm_scale", "boost_scale", "gnmt_alpha")
         self.check_nats("token_insertion")
         self.check_count("beam_size")
         self.check_count("nbest", optional=True)

@@ -29,7 +29,6 @@ class States(NamedTuple):
     phrase: np.ndarray  # int32 [N], of the row's list
     # int8 [N]: `OPEN`; `CLOSING`, the phrases are over for all successors; `CLOSED`
     mode: np.ndarray
-    ends_phrase: np.ndarray  # bool [N], the last token ended a phrase
     # int64 [N, U], the step of the automaton by which each token ended one, -1 for none
     ended: np.ndarray
     loops: np.ndarray  # bool [N], the last token ended a phrase once too often
@@ -57,15 +56,13 @@ class Fusion:
         self.lists = [none, *different.values()]
         numbers = {key: i + 1 for i, key in enumerate(different)}
         self._list_of = np.array([numbers.get(id(one), 0) for one in lists], np.int64)
-        is_given = options.end_rule == "compensated" and bool(different)
-        self._end_score = np.float32(options.final_eos_score if is_given else -1)
 
     def start(self, num: int) -> States:
         """The states before `num` utterances, a row each."""
         lm = tuple(np.full(num, lm.start, np.int32) for lm, _ in self.lms)
         starts = np.array([one.start for one in self.lists], np.int32)[self._list_of]
         no, none = np.zeros(num, bool), np.zeros((num, 0), np.int64)
-        return States(lm, starts, np.full(num, OPEN, np.int8), no, none, no)
+        return States(lm, starts, np.full(num, OPEN, np.int8), none, no)
 
     def fused(
         self, logprobs: np.ndarray, at: States, utterance: np.ndarray
@@ -97,12 +94,9 @@ class Fusion:
             at = at._replace(mode=np.where(closes, np.int8(CLOSING), at.mode))
         credited, ends = fused.copy(), np.array([self.eos])
         for boosts, rows in self._rows_of_lists(utterance):
-            row_states = RowStates(
-                *(rows, at.phrase[rows], at.mode[rows], at.ends_phrase[rows]),
-                *(self.silent, ends),
-            )
-            given = row_states, fused, credited, False, self._end_score
-            credit_rows(boosts.automaton, *given)
+            given = rows, at.phrase[rows], at.mode[rows], self.silent, ends
+            row_states = RowStates(*given)
+            credit_rows(boosts.automaton, row_states, fused, credited, False)
         return credited, at
 
     def _rows_of_lists(
@@ -122,14 +116,14 @@ class Fusion:
             np.where(is_silent, states, model.step_batch(states, labels)[1])
             for (model, _), states in zip(self.lms, at.lm, strict=True)
         )
-        phrase, ended = at.phrase.copy(), at.ends_phrase.copy()
+        phrase = at.phrase.copy()
         new, loops = np.full(len(labels), -1), np.zeros(len(labels), bool)
         for boosts, rows in self._rows_of_lists(utterance, ~is_silent):
             paid, before = boosts.automaton.final_cost, phrase[rows]
             costs, after = boosts.step_batch(before, labels[rows])
             phrase[rows] = after
             # What a step pays beyond the change of credit is a phrase that is complete.
-            ended[rows] = completes = paid[before] - paid[after] - costs > 0
+            completes = paid[before] - paid[after] - costs > 0
             step = before * np.int64(boosts.num_labels) + labels[rows]
             new[rows] = np.where(completes, step, -1)
         if (new >= 0).any():
@@ -137,7 +131,7 @@ class Fusion:
             loops = same[:, -LOOP_TOKENS:].any(1) | (same.sum(1) > 1)
         mode = np.where(at.mode == OPEN, at.mode, np.int8(CLOSED))
         steps = np.concatenate([at.ended, new[:, None]], 1)
-        return States(lm, phrase, mode, ended, steps, loops)
+        return States(lm, phrase, mode, steps, loops)
 
     def paid_ahead(self, at: States, utterance: np.ndarray) -> np.ndarray:
         """Credit of incomplete phrases, float64 [N]."""
@@ -147,18 +141,13 @@ class Fusion:
         return found
 
     def margin(self, utterance: int | np.integer) -> float:
-        """The most that a text may still gain: the best phrase, and at the end."""
+        """The most that a text may still gain: the best phrase."""
         # Infinite where language models may favour tokens.
         if any(weight < 0 for _, weight in self.lms):
             return np.inf
         a = self.lists[self._list_of[utterance]].automaton
         source = np.repeat(np.arange(len(a.final_cost)), np.diff(a.state_arc_splits))
-        # Of steps, and of the ends of phrases.
-        most = float((-a.arc_cost).max(initial=0.0))
-        found = float((a.final_cost[source] - a.arc_cost).max(initial=0.0))
-        if self.options.end_rule == "compensated" and self._end_score >= 0:
-            found += most + float(self._end_score)
-        return found
+        return float((a.final_cost[source] - a.arc_cost).max(initial=0.0))
 
 
 class FinishedHypothesis(NamedTuple):

@@ -382,8 +382,7 @@ class BoostCompiler:
                 f"boosts has phrases over {phrases.num_labels} {phrases.unit}s, "
                 f"expected {size}: compile them for this decoder's {phrases.unit} table"
             )
-        costless = not phrases.automaton.model_default_cost[0]
-        return None if costless and phrases.num_arcs == 0 else phrases
+        return phrases if phrases.num_arcs else None
 
 
 class _Compiled(NamedTuple):

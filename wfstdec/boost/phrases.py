@@ -39,9 +39,6 @@ an implied one before it and after it; the credit of a state counts the labels a
 first boundary. So start is the state after a boundary, where phi = 0, and the final
 cost of n is that of a boundary and phi after it. A boundary after a boundary leads back
 to the same state: the words before and after a pause are neighbours.
-
-`outside_cost` is charged for every label that ends neither a phrase nor a proper prefix
-of one.
 """
 
 import functools
@@ -181,7 +178,6 @@ class PhraseOptions:
         c0: Nats for its first label.
         beta: What `c0` is multiplied by for each label after; ln(depth) is added.
         uniform: `c0` for every label instead, most of it paid after the first one.
-        outside_cost: Nats charged for each label that belongs to no phrase.
         weights_are_totals: A weight is the amount of the phrase, in nats, as word
             boosts have it; the others only decide when how much of it is paid.
     """
@@ -189,7 +185,6 @@ class PhraseOptions:
     c0: float = 1.0
     beta: float = 2.0
     uniform: bool = False
-    outside_cost: float = 0.0
     weights_are_totals: bool = False
 
     def __post_init__(self) -> None:
@@ -197,8 +192,6 @@ class PhraseOptions:
             raise OptionError(f"c0={self.c0!r}, expected nats above 0")
         if not 0 <= self.beta <= MAX_WEIGHT:
             raise OptionError(f"beta={self.beta!r}, expected 0 or more")
-        if not abs(self.outside_cost) <= MAX_WEIGHT:
-            raise OptionError(f"outside_cost={self.outside_cost!r}, expected nats")
 
     def base(self, length: int) -> np.ndarray:
         """Worth of 0, 1, ..., `length` labels, float64 [length + 1]."""
@@ -294,7 +287,7 @@ def compile_phrases(
     paid = options.paid(longest)
     scale = worth / paid[lengths - 2 * len(edge)]
     depth = np.clip(tree.depth - len(edge), 0, longest)
-    automaton = _assemble(tree, worth, scale, paid[depth], options.outside_cost)
+    automaton = _assemble(tree, worth, scale, paid[depth])
     if boundary is not None:
         automaton = _bounded(automaton, boundary)
     return PhraseBoosts(automaton, unit, num_labels, unknown, by_text)
@@ -349,11 +342,7 @@ def _bounded(automaton: Automaton, boundary: int) -> Automaton:
 
 
 def _assemble(
-    tree: _Tree,
-    worth: np.ndarray,
-    scale: np.ndarray,
-    paid: np.ndarray,
-    outside_cost: float,
+    tree: _Tree, worth: np.ndarray, scale: np.ndarray, paid: np.ndarray
 ) -> Automaton:
     """The automaton: amounts and scales by spelling, payments by node."""
     by_depth = np.argsort(tree.depth, kind="stable")
@@ -389,7 +378,7 @@ def _assemble(
         final_cost=credit,
         model_start=np.zeros(1),
         model_label_splits=np.zeros(2),
-        model_default_cost=np.array([outside_cost]),
+        model_default_cost=np.zeros(1),
         label_alias=np.zeros(0),
     )
     return frozen(automaton)

@@ -22,7 +22,6 @@ from wfstdec.jit import jit, kernel, read_only
 from wfstdec.jit.records import WeakCache, record
 from wfstdec.jit.sorting import counted
 from wfstdec.lm import kernels
-from wfstdec.lm.kernels import step
 from wfstdec.text.tokens import EPSILON
 
 MIN_BITS = 1 << 12
@@ -44,7 +43,6 @@ STEP = record("u4 next", "f4 cost")
 DENSE_SHARE = 1 / 6  # a state with arcs for this part of the labels is dense
 MAX_DENSE = 2048
 """No more states than these, the root apart: the table is to stay in the cache."""
-NO_STATE = 0xFFFFFFFF
 _ROUNDING = 2.0**-22  # more than a sum of two float32 loses, relative to the larger one
 
 
@@ -152,8 +150,7 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
         num_labels=np.uint32(first_label + phrases.num_labels),
         of_words=phrases.unit == "word",
         of_tokens=phrases.unit == "token",
-        # Where labels outside of phrases cost something, each step pays.
-        initial=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),
+        initial=np.uint32(0),
         begun=np.bitwise_or.reduce(begun, initial=NO_BITS),
         start=np.uint32(phrases.start),
     )
@@ -164,9 +161,7 @@ def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
     automaton = phrases.automaton
     num_arcs = np.diff(automaton.state_arc_splits)
     num_arcs[0] = 0
-    costs = np.concatenate(
-        [automaton.arc_cost, automaton.backoff_cost, automaton.model_default_cost]
-    )
+    costs = np.append(automaton.arc_cost, automaton.backoff_cost)
     # Of backing off from any state to the root, either way.
     largest = np.abs(credits_of(automaton.backoff_state, automaton.backoff_cost)).max()
     largest = 2 * largest + np.abs(costs).max()
@@ -264,7 +259,7 @@ class BoostTables:
         return splits, rows.astype(np.uint32), positions.astype(np.uint32)
 
 
-EndRule = Literal["closed", "compensated", "none"]
+EndRule = Literal["closed", "none"]
 """What becomes of phrases at the end, which competes with them."""
 OPEN, CLOSING, CLOSED = 0, 1, 2
 """Phrases continue; pay back with the next token; are over."""
@@ -276,15 +271,13 @@ class RowStates(NamedTuple):
     row: np.ndarray  # int64 [N], the row of each
     state: np.ndarray  # int32 [N], of the automaton
     mode: np.ndarray  # int8 [N], `OPEN`, `CLOSING` or `CLOSED`
-    ends_phrase: np.ndarray  # bool [N], the last token ended a phrase
     silent: np.ndarray  # int64 [M], sorted: columns without speech, ends among them
     ends: np.ndarray  # int64 [E], columns of ends
 
 
 @kernel
-def credit_rows(automaton, rows, scores, out, is_last, end_score):
+def credit_rows(automaton, rows, scores, out, is_last):
     """Write scores with the boosts to `out`, float32 [N, V] both, equal at first."""
-    # `end_score`: float32, of the rule `compensated`; below 0 there is no such rule.
     final_cost, backoff = automaton.final_cost, automaton.backoff_state
     none = np.float32(0)
     for each in range(len(rows.row)):
@@ -303,15 +296,13 @@ def credit_rows(automaton, rows, scores, out, is_last, end_score):
             root = np.int64(backoff[root])
             depth += 1
         # Labels without an arc lead to the root, where nothing is paid ahead.
-        elsewhere = to_root + automaton.model_default_cost[0]
-        if elsewhere != none:
+        if to_root != none:
             for label in range(scores.shape[1]):
-                out[i, label] = scores[i, label] - elsewhere
+                out[i, label] = scores[i, label] - to_root
             at_mark = paid if is_last else none
             for label in rows.silent:
                 out[i, label] = scores[i, label] - at_mark
         # Arcs of longer histories go over those of shorter ones.
-        most = none
         for level in range(depth, -1, -1):
             at, total = state, none
             for _ in range(level):
@@ -322,15 +313,8 @@ def credit_rows(automaton, rows, scores, out, is_last, end_score):
             for arc in range(begin, end):
                 label = np.int64(automaton.arc_label[arc])
                 cost = total + automaton.arc_cost[arc]
-                if end_score >= 0:  # of the step, whichever arc has it
-                    most = max(most, -step(automaton, 0, state, label)[0])
                 if is_last:
                     cost += final_cost[automaton.arc_next[arc]]
                 out[i, label] = scores[i, label] - cost
-        at_end = -paid
-        if end_score >= 0:
-            at_end += most
-            if rows.ends_phrase[each]:
-                at_end += end_score
         for label in rows.ends:
-            out[i, label] = scores[i, label] + at_end
+            out[i, label] = scores[i, label] - paid  # of a phrase that is incomplete

@@ -86,7 +86,7 @@ _MODELS = "an ONNX file, a folder of a model, hama, module:function, or .json"
 MODEL = {"metavar": "MODEL", "help": _MODELS}
 _AUDIO = "files, folders, lists of paths (.txt), manifests (.jsonl)"
 _MISFITS_AT_MOST = 20
-_PHRASE_FIELDS = {"context": "c0", "depth": "beta", "unknown": "outside_cost"}
+_PHRASE_FIELDS = {"context": "c0", "depth": "beta"}
 _SUBTITLE_FIELDS = dict(
     chars="max_chars", lines="max_lines", seconds="max_s", pause="pause_s"
 )

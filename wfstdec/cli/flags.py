@@ -26,7 +26,6 @@ from wfstdec.batch.ray import RayOptions
 from wfstdec.checks.rows import check_frame_shift
 from wfstdec.compare.tuning import RANGES, TRIE_GRID, WFST_GRID
 from wfstdec.errors import OptionError
-from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.openfst import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
@@ -143,29 +142,6 @@ _KINDS: dict[str, Any] = {
 """Types of values by the word that stands for them; others are text."""
 
 
-class SwitchOrChoice(BooleanOptionalAction):
-    """A switch of one decoder that is a choice of another: `--flag`, `--flag mean`."""
-
-    def __init__(
-        self, option_strings: Sequence[str], dest: str, words: Any, **more: Any
-    ) -> None:
-        super().__init__(option_strings, dest, **more)
-        self.nargs, self.choices = "?", words
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: Args,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        """Keep the choice, or whether the switch is on."""
-        is_on = not (option_string or "").startswith("--no-")
-        if values is not None and not is_on:
-            raise argparse.ArgumentError(self, f"invalid choice: {values!r}")
-        setattr(namespace, self.dest, is_on if values is None else values)
-
-
 def _how(text: str, **more: Any) -> dict[str, Any]:
     return {"help": text, **more}
 
@@ -197,7 +173,6 @@ _TABLE: dict[str, Any] = {
     "tokens: nats for each word, in addition to its <unk>, and for each token",
     "--nemo-tokens": "ARPA file of NeMo: its words are characters for tokens",
     f"--topology {'|'.join(TOPOLOGIES)} normal": "CTC topology",
-    f"--engine {'|'.join(ENGINES)} kaldifst": "FST library that determinizes --grammar",
     "--no-minimize": "no minimization: exact costs, a larger graph",
     "--words FILE": "word table: 'word id' lines, <eps> is 0",
     "--tune FILE+": "printed text to tune on (default: the last twentieth)",
@@ -229,8 +204,6 @@ _TABLE: dict[str, Any] = {
     "is given (default: 1)",
     "--phrase-depth FACTOR": "factor of later labels, plus ln(place); weights as "
     "above (default: 2)",
-    "--phrase-unknown NATS": "cost of a label of no phrase; weights as above "
-    "(default: 0)",
     "--phrase-boundary TOKEN": "token around phrases of tokens, or the text's ends "
     "(default: the separator, unless optional)",
     "--g2p SOURCE": "pronunciations of words that the lexicon or graph lacks: a "
@@ -256,7 +229,6 @@ _TABLE: dict[str, Any] = {
     "--beam-delta NATS": "distance of the beam from the worst kept, under max-active",
     "--boost-scale X": "factor of all boosts",
     "--strategy": "one token after the other, ALSD++ (by symbols), AES++ (by frames)",
-    "--fusion": "language models and boosts before the choice of best tokens, or after",
     "--blank-scored": "weight of language models on the blank too",
     "--max-symbols N": "most tokens in one frame",
     "--expansion-rounds N": "AES++: tokens in a frame",
@@ -266,11 +238,10 @@ _TABLE: dict[str, Any] = {
     "--end-rule": "phrases at the end, a token that competes with them",
     "--ctc-weight X": "weight of the model's CTC head in place of attention, 0 to 1",
     "--pre-beam N": "tokens of a text that CTC scores (none: 1.5 times the beam size)",
-    "--final-eos-score NATS": "--end-rule compensated: bonus of an end after a phrase",
     "--length-norm": _how(
-        "rank by the cost of a token; of attention: by none, mean or gnmt",
-        action=SwitchOrChoice,
-        words=get_args(LengthNorm),
+        "rank by the total, by token, or (attention) by token to the power of "
+        "--gnmt-alpha",
+        choices=get_args(LengthNorm),
     ),
     "--gnmt-alpha X": "--length-norm gnmt: ((5 + n) / 6) to this power",
     "--stop": "at no better text possible, at a full list, or at the limit alone",
@@ -283,7 +254,7 @@ _TABLE: dict[str, Any] = {
     "of its encoder",
     "--head HEAD": "head of a model with several (default: the first)",
     "--transducer OPTION=VALUES*": "transducer of --model: strategy=alsd,aes "
-    "beam_size=4,10 fusion=late",
+    "beam_size=4,10",
     "--transducer-lm PATH": "language model over its tokens: ARPA, or of build-lm",
     "--attention OPTION=VALUES*": "attention decoder of --attention-model: "
     "beam_size=1,3,8 end_rule=closed,none",
@@ -351,8 +322,8 @@ _TABLE: dict[str, Any] = {
     "--model-texts N>0 16": "texts of each lattice that --model compares",
     # audio
     "--kind encoder|mapped|hama|transformers-attention|transformers|onnx-transducer|"
-    "nemo-attention|onnx-attention|streaming-onnx|onnx-asr|onnx|nemo|torchaudio|"
-    "function": "kind of model, where its files leave that open",
+    "nemo-attention|onnx-attention|streaming-onnx|onnx-asr|onnx|function": "kind of "
+    "model, where its files leave that open",
     "--sample-rate HZ": "sample rate in Hz, where the model has none",
     "--logits": _how("model outputs not normalised yet (log_softmax)", default=None),
     "--language CODE": "language that Whisper or Canary writes (default: en)",
@@ -475,7 +446,7 @@ def _arguments(usage: str, how: str | dict[str, Any]) -> tuple[str, dict[str, An
         if hint is bool:
             made.setdefault("action", BooleanOptionalAction)
         elif not values:
-            made["choices"] = get_args(hint)
+            made.setdefault("choices", get_args(hint))
         elif default is None or type(None) in get_args(hint):
             made["type"] = _OPTIONAL[made["type"]]
     if not values and "choices" not in made:
@@ -493,8 +464,8 @@ SUBTITLES = (
 READABLE = "--smart --itn --punctuate --display-words"
 READING = "--confidence --mbr --posterior-scale"
 PHRASES = (
-    "--phrase-totals --phrase-unit --phrase-context --phrase-depth --phrase-unknown "
-    "--phrase-boundary --sentencepiece-model"
+    "--phrase-totals --phrase-unit --phrase-context --phrase-depth --phrase-boundary "
+    "--sentencepiece-model"
 )
 BOOSTS = f"--boost --phrases {PHRASES}"
 RAY_OPTIONS = "--actors --gpus-per-actor --batch-rows --file-rows"

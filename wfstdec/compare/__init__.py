@@ -10,8 +10,6 @@ comparison = compare.run(speech, searches)
 print(compare.table(comparison))
 compare.plot(comparison, "dev.svg")
 compare.tune(searches[0].prepare, speech).best
-
-`Models` takes files; `wfst_searches`, `trie_searches` and `greedy_searches` objects.
 """
 
 from wfstdec.lazy import names_of_stub

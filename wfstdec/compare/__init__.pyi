@@ -4,12 +4,6 @@ from wfstdec.compare.comparison import load_comparison as load_comparison
 from wfstdec.compare.comparison import table as table
 from wfstdec.compare.kaldi import KaldiSearch as KaldiSearch
 from wfstdec.compare.models import Models as Models
-from wfstdec.compare.models import greedy_factory as greedy_factory
-from wfstdec.compare.models import greedy_searches as greedy_searches
-from wfstdec.compare.models import measure_load as measure_load
-from wfstdec.compare.models import trie_factory as trie_factory
-from wfstdec.compare.models import trie_searches as trie_searches
-from wfstdec.compare.models import wfst_searches as wfst_searches
 from wfstdec.compare.plotting import plot as plot
 from wfstdec.compare.plotting import plot_reliability as plot_reliability
 from wfstdec.compare.plotting import plot_tuning as plot_tuning

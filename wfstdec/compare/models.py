@@ -1,9 +1,7 @@
 """Searches of our decoders, and loading what they are made of, measured.
 
-graph = measure_load(lambda: load_graph("graph.npz"))
-graph.item, graph.load_s, graph.load_mb
-make = trie_factory(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa")
-decoder = make(TrieOptions(beam=8.0))                  # shares what was loaded
+models = Models(graph="graph.npz")
+searches = models.wfst_searches(WfstOptions(), {"beam": [8.0, 13.0]})
 """
 
 import logging
@@ -65,11 +63,8 @@ def measure_load(load: Callable[[], _Item]) -> Loaded[_Item]:
     return Loaded(item, round(load_s, 3), round(resident_mb() - before, 1))
 
 
-def trie_factory(**given: Any) -> DecoderFactory:
-    """Load the arguments of `TrieDecoder`, all but options and threads, once.
-
-    Returns a function of options.
-    """
+def _trie_factory(**given: Any) -> DecoderFactory:
+    """Load the arguments of `TrieDecoder`, all but options and threads, once."""
     # Everything is read and checked here, once; decoders of other options share it.
     # Look-ahead depends on options, so that none is made yet.
     first = TrieDecoder(**given, options=TrieOptions(lookahead="none"))
@@ -78,8 +73,8 @@ def trie_factory(**given: Any) -> DecoderFactory:
     return lambda options: TrieDecoder(options=options, **loaded)
 
 
-def greedy_factory(**given: Any) -> DecoderFactory:
-    """Load the arguments of `GreedyDecoder` once, as `trie_factory` does."""
+def _greedy_factory(**given: Any) -> DecoderFactory:
+    """Load the arguments of `GreedyDecoder` once, as `_trie_factory` does."""
     first = GreedyDecoder(**given)
     loaded = {**given, "tokens": first.tokens, "lm": first.lm, **_LOADED}
     return lambda options: GreedyDecoder(options=options, **loaded)
@@ -157,78 +152,21 @@ class DecoderSearch(Search):
         return decoder if decoder.records_lattices and not is_sum else None
 
 
-def wfst_searches(
-    graph: PackedGraph | Loaded[PackedGraph],
-    base: WfstOptions,
-    grid: Grid,
-    *,
-    frame_shift_s: float = 0.02,
-    backend: str = "auto",
-) -> list[DecoderSearch]:
-    """Searches of the WFST decoder over a grid of values of `base`.
-
-    Args:
-        graph: A graph, or what `measure_load` returns for it.
-        base: Options that the grid changes.
-        grid: Values of options by name.
-        frame_shift_s: Seconds per frame.
-        backend: As for `WfstDecoder`.
-
-    Raises:
-        OptionError: A value of the grid is out of range.
-    """
-    loaded = graph if isinstance(graph, Loaded) else Loaded(graph)
-    how: Any = {"backend": backend, "frame_shift_s": frame_shift_s, "threads": 1}
-    make = loaded._replace(item=partial(WfstDecoder, loaded.item, **how))
-    inputs = {"graph": loaded.item.fingerprint}
-    return _searches("WFST", make, base, split_grid(grid), inputs)
-
-
-def trie_searches(
-    make: DecoderFactory | Loaded[DecoderFactory],
-    base: TrieOptions,
-    grid: Grid,
-    *,
-    inputs: Mapping[str, str] | None = None,
-) -> list[DecoderSearch]:
-    """Searches of the trie decoder; see `wfst_searches`.
-
-    Args:
-        make: From `trie_factory`, directly or through `measure_load`.
-        base: Options that the grid changes.
-        grid: Values of options by name.
-        inputs: Fingerprints of loaded files, by name.
-    """
-    return _searches("trie", make, base, split_grid(grid), inputs)
-
-
-def greedy_searches(
-    make: DecoderFactory | Loaded[DecoderFactory],
-    base: GreedyOptions,
-    grid: Grid,
-    *,
-    inputs: Mapping[str, str] | None = None,
-) -> list[DecoderSearch]:
-    """Searches of the greedy decoder, without widths; see `trie_searches`."""
-    parts = [GridPart("", {}, combinations(grid))]
-    return _searches("greedy", make, base, parts, inputs, has_widths=False)
-
-
 def _searches(
     name: str,
-    make: Any,
+    loaded: Loaded[DecoderFactory],
     base: Any,
     parts: Sequence[GridPart],
-    inputs: Mapping[str, str] | None,
+    inputs: Mapping[str, str],
     **more: Any,
 ) -> list[DecoderSearch]:
     """A search for each part of a grid."""
-    loaded, searches = make if isinstance(make, Loaded) else Loaded(make), []
+    searches = []
     for part in parts:
         changed = replace(base, **part.options)
         for setting in part.settings:
             replace(changed, **setting)  # checks the values before anything runs
-        facts = SearchFacts(asdict(changed), *loaded[1:], inputs or {})
+        facts = SearchFacts(asdict(changed), *loaded[1:], inputs)
         full_name = ", ".join(filter(None, (name, part.label)))
         given = full_name, part.settings, changed, loaded.item, facts
         searches.append(DecoderSearch(*given, **more))
@@ -240,7 +178,7 @@ _log = logging.getLogger("wfstdec.compare")
 
 @dataclass(frozen=True)
 class Models:
-    """Files that searches are made of; each search loads its own and measures that.
+    """Files or objects that searches are made of; what loading them takes is measured.
 
     Each `*_searches(base, grid)` takes options and values of options by name. It raises
     `OptionError` where a file is missing or a value is out of range.
@@ -248,7 +186,8 @@ class Models:
     Without a number a phrase gets the default weight of its unit.
 
     Attributes:
-        graph: A packed graph, for the WFST decoder; None makes one of the files.
+        graph: A packed graph or its file, for the WFST decoder; None makes one of the
+            other files.
         tokens: A token table, for the other decoders; a graph has its own.
         blank: The blank by name or index; None recognises it.
         lexicon: Words and their tokens; None decodes tokens.
@@ -271,7 +210,7 @@ class Models:
         attention_lm: A language model over its tokens.
     """
 
-    graph: PathLike | None = None
+    graph: PathLike | PackedGraph | None = None
     tokens: PathLike | TokenTable | None = None
     blank: int | str | None = None
     lexicon: PathLike | None = None
@@ -293,6 +232,8 @@ class Models:
     @cached_property
     def loaded_graph(self) -> Loaded[PackedGraph]:
         """The graph, with the time and memory that loading or making it took."""
+        if isinstance(self.graph, PackedGraph):
+            return Loaded(self.graph)
         if self.graph is not None:
             return measure_load(partial(load_graph, self.graph))
         names = "tokens lexicon lm blank separator separator_optional unk_cost "
@@ -302,19 +243,23 @@ class Models:
 
     def wfst_searches(self, base: WfstOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the WFST decoder on the graph."""
-        given, shift_s = (self.loaded_graph, base, grid), self.frame_shift_s
-        return self._of_words(wfst_searches(*given, frame_shift_s=shift_s))
+        loaded = self.loaded_graph
+        how: Any = {"frame_shift_s": self.frame_shift_s, "threads": 1}
+        factory = partial(WfstDecoder, loaded.item, **how)
+        make: Loaded[DecoderFactory] = Loaded(factory, *loaded[1:])
+        inputs = {"graph": loaded.item.fingerprint}
+        return self._of_words(_searches("WFST", make, base, split_grid(grid), inputs))
 
     def trie_searches(self, base: TrieOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the trie decoder, over tokens where there is no lexicon."""
         if self.tokens is None:
             raise OptionError("the trie decoder without tokens, expected a token table")
         names = "lexicon lm unk_cost separator_optional open_vocabulary"
-        factory = self._measured(trie_factory, names, tokens=self.tokens)
+        factory = self._measured(_trie_factory, names, tokens=self.tokens)
         inputs = _fingerprints(tokens=self.tokens, lexicon=self.lexicon, lm=self.lm)
         if self.open_vocabulary is not None:
             inputs["open_vocabulary"] = repr(self.open_vocabulary)
-        searches = trie_searches(factory, base, grid, inputs=inputs)
+        searches = _searches("trie", factory, base, split_grid(grid), inputs)
         if self.lexicon is None and self.open_vocabulary is None:
             return self._of_tokens(searches, "token_insertion", self.lm)
         return self._of_words(searches)
@@ -327,10 +272,12 @@ class Models:
             _log.info("greedy: without the language model, which is over words")
             lm = None
         factory = self._measured(
-            greedy_factory, names if lm else "", tokens=self.any_tokens()
+            _greedy_factory, names if lm else "", tokens=self.any_tokens()
         )
         inputs = _fingerprints(tokens=self.tokens, lm=lm)
-        searches = greedy_searches(factory, base, grid, inputs=inputs)
+        parts = [GridPart("", {}, combinations(grid))]
+        how: Any = {"has_widths": False}  # costs of its settings cannot be compared
+        searches = _searches("greedy", factory, base, parts, inputs, **how)
         return self._of_tokens(searches, "blank_penalty", lm)
 
     def _measured(

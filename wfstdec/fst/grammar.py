@@ -13,7 +13,7 @@ ending directly and after back-offs (`arrays.least_final_costs`). A back-off arc
 taken though an n-gram is listed, so a sentence may cost less than in the model.
 
     acceptor = read_grammar("commands.fst")        # or AT&T text, or a pynini Fst
-    g = build_user_grammar(acceptor, labels, get_engine("kaldifst"))
+    g = build_user_grammar(acceptor, labels)
 
 A grammar with at most one arc per word and one epsilon at each state is taken as it is,
 its epsilons as back-offs. All others are determinized first.
@@ -28,8 +28,9 @@ import numpy as np
 
 from wfstdec.errors import ArpaError, GrammarError, GraphError
 from wfstdec.fst.arrays import LabelSpace, arcs_of, fst_of, least_final_costs
-from wfstdec.fst.engine import Engine
+from wfstdec.fst.engine import determinize
 from wfstdec.fst.openfst import FstContent, Symbols, parse_fst, read_fst
+from wfstdec.fst.operations import trimmed
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.checks import check_fst
 from wfstdec.lm.histories import NO_LABEL, ROOT, Histories, build_histories
@@ -147,9 +148,7 @@ def read_grammar(source: Any) -> WordAcceptor:
     return _acceptor(content, content.isymbols, place)
 
 
-def build_user_grammar(
-    acceptor: WordAcceptor, labels: LabelSpace, engine: Engine
-) -> FstArrays:
+def build_user_grammar(acceptor: WordAcceptor, labels: LabelSpace) -> FstArrays:
     """Make G from a grammar, all of whose words are in `labels.words`."""
     ids = {word: i for i, word in enumerate(labels.words)}
     if missing := [word for word in acceptor.words if word not in ids]:
@@ -165,7 +164,7 @@ def build_user_grammar(
     least_final_costs(anywhere, EPSILON)  # raises for a negative cycle
     # Epsilons of a back-off model become `#0`: determinizing would expand them.
     if not _is_backoff_model(fst):
-        fst = _determinized(fst, engine)
+        fst = _determinized(fst)
     backoff = fst.ilabel == EPSILON
     fst = replace(
         fst,
@@ -173,7 +172,8 @@ def build_user_grammar(
         olabel=fst.ilabel,
         final_cost=least_final_costs(fst, EPSILON),
     )
-    if not np.isfinite(fst.final_cost).any():
+    fst = trimmed(fst)
+    if not fst.num_states:
         raise GrammarError("the grammar accepts no sentence, expected at least one")
     return fst
 
@@ -225,10 +225,10 @@ def _is_backoff_model(fst: FstArrays) -> bool:
     return bool((behind < 0).all())
 
 
-def _determinized(fst: FstArrays, engine: Engine) -> FstArrays:
+def _determinized(fst: FstArrays) -> FstArrays:
     limit = max(_LEAST_STATE_LIMIT, 2 * fst.num_states)
     try:
-        return engine.determinize(fst, limit, log=False)
+        return determinize(fst, limit)
     except GraphError:
         raise GrammarError(
             f"determinizing the grammar needs more than {limit} states, expected "

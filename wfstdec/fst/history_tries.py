@@ -3,7 +3,7 @@
     lg = build_history_tries(marked, labels, g)
 
 G must have at most one arc per word in a state, and its other arcs are back-offs and
-the class of OOV words, as those of `build_grammar`. States of the result:
+the class of OOV words, as those of `fst/grammar.py`. States of the result:
 
     (begin, h)   where a word may begin with history h: root of the trie of the words
                  listed for h, with the back-off arc of h

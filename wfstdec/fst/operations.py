@@ -169,6 +169,7 @@ def trimmed(fst: FstArrays) -> FstArrays:
     # All states are reached from the start, which stays 0.
     useful = np.isfinite(fst.final_cost)
     _mark_sources(*_entering(fst), useful)
+    useful &= useful[fst.start]
     if useful.all():
         return fst
     return part_of(fst, useful, useful[fst.arc_state()] & useful[fst.nextstate])

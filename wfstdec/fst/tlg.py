@@ -1,11 +1,9 @@
 """Build a search graph T o min(det(L o G)); log size, time and memory of its stages.
 
-det(L o G) is made of tries (`fst/history_tries.py`) for a language model, and by an FST
-library for a grammar of the user.
+det(L o G) is made of tries (`fst/history_tries.py`).
 """
 
 import contextlib
-import ctypes
 import gc
 import logging
 import math
@@ -19,9 +17,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from wfstdec.errors import GraphError, LexiconError, OptionError
+from wfstdec.errors import LexiconError, OptionError
 from wfstdec.fst.arrays import LabelSpace
-from wfstdec.fst.engine import Engine, check_engine, get_engine
 from wfstdec.fst.grammar import (
     WordAcceptor,
     build_grammar,
@@ -29,8 +26,7 @@ from wfstdec.fst.grammar import (
     read_grammar,
 )
 from wfstdec.fst.history_tries import build_history_tries
-from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
-from wfstdec.fst.operations import compose
+from wfstdec.fst.lexicon_fst import Fillers, mark_lexicon
 from wfstdec.fst.operations import minimize as minimize_fst
 from wfstdec.fst.product import PRODUCTS, product_of_lg
 from wfstdec.fst.topology import (
@@ -88,8 +84,7 @@ def peak_memory_gb() -> float:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e9
 
 
-_NUM_STAGES = 6  # with a grammar of the user, two more: L and L o G
-_LEAST_STATE_LIMIT = 1_000_000
+_NUM_STAGES = 6
 
 
 class OpenCosts(Protocol):
@@ -131,7 +126,6 @@ def build_graph(
     unk_cost: float | None = None,
     oov_exits: bool = True,
     open_vocabulary: OpenCosts | None = None,
-    engine: str = "kaldifst",
     minimize: bool = True,
     progress: bool = False,
 ) -> PackedGraph:
@@ -160,8 +154,6 @@ def build_graph(
         open_vocabulary: What words cost that are spelled by tokens, an
             `OpenVocabulary`: any word may occur where `<unk>` may, at the cost of an
             OOV word plus these costs.
-        engine: The FST library that determinizes LG of a `grammar`: `"kaldifst"` or
-            `"pynini"`. With `lm` none is needed.
         minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
 
@@ -170,13 +162,12 @@ def build_graph(
 
     Raises:
         InputError: One of its subclasses, for what is wrong with a file or option.
-        BackendError: The engine is not installed.
+        BackendError: kaldifst, which determinizes a `grammar`, is not installed.
     """
-    check_engine(engine)  # now, and not after minutes
     check_topology(topology)
     _check_unk_cost(unk_cost, grammar)
     hidden = None if progress else True  # None: also where there is no terminal
-    num_stages = _NUM_STAGES + 2 * (grammar is not None) - (not minimize)
+    num_stages = _NUM_STAGES - (not minimize)
     with (
         _uncollected(),
         tqdm(total=num_stages, desc="build", unit="stage", disable=hidden) as bar,
@@ -201,15 +192,11 @@ def build_graph(
         words, has_exits = word_table(marked.lexicon), oov_cost is not None
         labels = LabelSpace(table, words, marked.num_disambig, has_exits)
         if isinstance(model, ArpaModel):
-            g = stages.made("G", build_grammar(model, labels, unk_cost, oov_cost))
-            lg = build_history_tries(marked, labels, g)
+            g = build_grammar(model, labels, unk_cost, oov_cost)
         else:
-            fst_engine = get_engine(engine)
-            g = stages.made("G", build_user_grammar(model, labels, fst_engine))
-            l_fst = stages.made("L", build_lexicon_fst(marked, labels))
-            lg = stages.made("L o G", compose(l_fst, g))
-            lg = _determinized(lg, fst_engine)
-        stages.made("det(L o G)", lg)
+            g = build_user_grammar(model, labels)
+        stages.made("G", g)
+        lg = stages.made("det(L o G)", build_history_tries(marked, labels, g))
         if minimize:
             lg = stages.made("min(det(L o G))", minimize_fst(lg))
         word_cost = _word_costs(model, labels.words, unk_cost)
@@ -303,21 +290,6 @@ def _usable(
     if isinstance(model, WordAcceptor):
         return lexicon.restrict(frozenset(model.words[1:]))[0]
     return sayable(lexicon, model.index, unk_cost)
-
-
-def _determinized(lg: FstArrays, engine: Engine) -> FstArrays:
-    if lg.num_states == 0:
-        raise GraphError(
-            "no sequence of tokens makes a sentence, expected some: does the grammar "
-            "have sentences over the words of the lexicon?"
-        )
-    limit = max(_LEAST_STATE_LIMIT, 4 * lg.num_states)
-    determinized = engine.determinize(lg, limit)
-    # Hand back what an engine has freed: glibc keeps it, 1.6 GB for a large LM.
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim:
-        trim(0)
-    return determinized
 
 
 def _word_costs(

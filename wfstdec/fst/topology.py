@@ -10,9 +10,6 @@ that repeats `i`. There is a state for each token; `in:out` on the arcs.
     compact   0 -b:-> 0   0 -i:i-> i   i -i':-> i   i -:-> 0
               also takes equal tokens without a blank between them; 3U + 1 arcs
               (arXiv 2110.03098)
-    eesen     the same language as compact, with blanks before and behind a hub:
-              0 -:-> 1   1 -b:-> 1   1 -i:i-> i   i -i':-> i   i -:-> 2   2 -b:-> 2
-              2 -:-> 0
     minimal   0 -b:-> 0   0 -i:i-> 0
               every frame that is not blank is a token of its own
     *-selfless   without i -i':-> i, for models that do not repeat tokens
@@ -55,8 +52,8 @@ def build_topology(name: str, labels: LabelSpace) -> FstArrays:
     """Make T; its input side tells repeats from tokens, as `labels` says."""
     check_topology(name)
     base, _, selfless = name.partition("-")
-    builders = {"normal": _normal, "compact": _compact, "eesen": _eesen}
-    return builders.get(base, _minimal)(labels, bool(selfless))
+    builders = {"normal": _normal, "compact": _compact, "minimal": _minimal}
+    return builders[base](labels, bool(selfless))
 
 
 def compose_topology(name: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
@@ -106,24 +103,6 @@ def _compact(labels: LabelSpace, selfless: bool) -> FstArrays:
         _disambig_loops(labels, np.array([0])),
     ]
     return fst_of(parts, 0, _final(labels, ends))
-
-
-def _eesen(labels: LabelSpace, selfless: bool) -> FstArrays:
-    hub, before, behind = 0, 1, 2
-    units, states = labels.units(), 3 + np.arange(len(labels.units()))
-    ends = np.where(np.arange(3 + len(units)) <= 1, 0.0, np.inf)
-    parts = [
-        *_exits(labels, before, EPSILON, states),
-        arcs_of(hub, EPSILON, EPSILON, before),
-        arcs_of([before, behind], labels.blank, EPSILON, [before, behind]),
-        arcs_of(before, units, units, states),
-        arcs_of(states, EPSILON, EPSILON, behind),
-        arcs_of(behind, EPSILON, EPSILON, hub),
-        *_repeats(labels, states, selfless),
-        _disambig_loops(labels, np.array([hub])),
-    ]
-    # `before` is final too: else nothing but blanks would be no sentence at all.
-    return fst_of(parts, hub, _final(labels, ends))
 
 
 def _minimal(labels: LabelSpace, selfless: bool) -> FstArrays:

@@ -55,9 +55,7 @@ class FstArrays:
         return np.repeat(np.arange(self.num_states), np.diff(self.state_arc_splits))
 
 
-TOPOLOGIES = (
-    *("normal", "normal-selfless", "compact", "compact-selfless", "minimal", "eesen"),
-)
+TOPOLOGIES = "normal", "normal-selfless", "compact", "compact-selfless", "minimal"
 
 
 @dataclass(frozen=True, eq=False)

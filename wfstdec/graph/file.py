@@ -7,16 +7,15 @@
 Texts are arrays of UTF-8 bytes; the header is JSON: format, version, fingerprint.
 """
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from wfstdec.errors import FormatError, GraphError
 from wfstdec.graph.arcs import GraphInfo, OovExits
-from wfstdec.text.files import PathLike, atomic_write, reading
+from wfstdec.text.files import PathLike, atomic_write, fingerprint_of, reading
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OpenWord, Pronunciations, Vocabulary
 
@@ -134,16 +133,6 @@ def exits_from(arrays: dict[str, np.ndarray]) -> OovExits | None:
         return None
     columns = {of: arrays[name] for name, of in _OF_EXITS.items()}
     return OovExits(**columns, word_cost=float(arrays["call_word_cost"][0]))
-
-
-def fingerprint_of(arrays: Mapping[str, np.ndarray | Iterator[np.ndarray]]) -> str:
-    """32 hex digits over the names and bytes of all arrays, or their parts."""
-    digest = hashlib.sha256()  # processors have instructions for it
-    for name, array in sorted(arrays.items()):
-        digest.update(name.encode())
-        for part in [array] if isinstance(array, np.ndarray) else array:
-            digest.update(np.ascontiguousarray(part).view(np.uint8).data)
-    return digest.hexdigest()[:32]
 
 
 def write_arrays(

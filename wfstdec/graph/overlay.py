@@ -7,8 +7,8 @@ are numbered after those of the graph, which is not changed. Costs and bonuses a
 pushed to the root of the trie: an arc charges the least of all behind it, those after
 it the difference. The label of a word is on the first arc that leads to no other word.
 
-    node of the trie    normal             compact, eesen       minimal
-    state 0             in its token       in its token         behind its token
+    node of the trie    normal             compact         minimal
+    state 0             in its token       in its token    behind its token
     state 1             behind a blank     behind it
 
 Arcs into the trie leave the states with OOV exits, those with the last token of a word
@@ -270,7 +270,7 @@ def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
         first_state=graph.num_states,
         blank=ilabel_of(graph.tokens.blank),
         states_per_node=1 if base == "minimal" else 2,
-        has_hubs=base in ("compact", "eesen"),
+        has_hubs=base == "compact",
         repeats=base != "minimal" and not selfless,
         exit_last=read_only(exits.last),
         exit_cost=read_only(exits.cost),

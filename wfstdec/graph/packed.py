@@ -41,7 +41,7 @@ from wfstdec.graph.product import (
 )
 from wfstdec.jit import read_only
 from wfstdec.text.display import html_table
-from wfstdec.text.files import PathLike, reading
+from wfstdec.text.files import PathLike, fingerprint_of, reading
 from wfstdec.text.lexicon import word_ids
 from wfstdec.text.tokens import EPSILON, TokenTable, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
@@ -159,7 +159,7 @@ class PackedGraph:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits over arcs, final costs and words: equal means the same."""
-        return packed_file.fingerprint_of(self._arrays())
+        return fingerprint_of(self._arrays())
 
     @property
     def product(self) -> Product | None:
@@ -285,11 +285,11 @@ class _StoredGraph(PackedGraph):
         """That of T o LG, whose arcs are made for it in parts."""
         product = self.__dict__.get("_product")
         if product is None:
-            return packed_file.fingerprint_of(self._arrays())
+            return fingerprint_of(self._arrays())
         arrays: dict[str, Any] = self._other_arrays()
         arrays["state_arc_splits"] = self.state_arc_splits
         arrays["arcs"] = composed(product, arc_splits(product))
-        return packed_file.fingerprint_of(arrays)
+        return fingerprint_of(arrays)
 
     @cached_property
     def num_arcs(self) -> int:

@@ -10,7 +10,7 @@ a blank alone does, a hub, and an epsilon arc leads there from each token. So th
 of s are kept once, as a row; of each state its row, its token and its epsilon arcs.
 
 Whether a graph is such a product follows from its arcs and their repeat flags, which
-`from_openfst` infers for the graphs of other tools. `minimal`, `eesen`, `-selfless`
+`from_openfst` infers for the graphs of other tools. `minimal`, `-selfless`
 graphs are no products.
 """
 

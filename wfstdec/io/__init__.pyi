@@ -5,8 +5,6 @@ from wfstdec.io.boost_files import read_phrases as read_phrases
 from wfstdec.io.journal import Restart as Restart
 from wfstdec.io.lattices import KaldiLatticeWriter as KaldiLatticeWriter
 from wfstdec.io.lattices import graph_dot as graph_dot
-from wfstdec.io.lattices import kaldi_lattice as kaldi_lattice
-from wfstdec.io.lattices import lattice_dot as lattice_dot
 from wfstdec.io.lattices import write_lattice_fst as write_lattice_fst
 from wfstdec.io.logprobs import LogprobReader as LogprobReader
 from wfstdec.io.logprobs import open_logprobs as open_logprobs

@@ -25,7 +25,6 @@ from wfstdec.errors import LatticeError, OptionError
 from wfstdec.fst.openfst import FstContent, format_fst, header_of
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT, FstArrays
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.jit.records import record
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.compact import CompactLattice, Weight, compact_lattice
 from wfstdec.lattice.file import GrowingFile
@@ -55,50 +54,17 @@ def write_lattice_fst(lattice: Lattice, path: PathLike) -> None:
         file.write(data)
 
 
-def kaldi_lattice(
-    utterance: str, lattice: Lattice, numbers: np.ndarray | None = None
-) -> str:
-    """A lattice as an entry of a Kaldi text archive of lattices."""
-    lines, final = [f"{utterance} "], lattice.final_costs().tolist()
-    for state, row in enumerate(_rows_of(lattice, numbers)):
-        for label, word, graph, acoustic, to in row.tolist():
-            costs = f"{graph:.7g},{acoustic:.7g}"
-            lines.append(f"{state}\t{to}\t{label}\t{word}\t{costs}")
-        if final[state] < np.inf:
-            lines.append(f"{state}\t{final[state]:.7g},0")
-    return "\n".join([*lines, "", ""])
-
-
-def _rows_of(lattice: Lattice, numbers: np.ndarray | None) -> list[np.ndarray]:
-    """The arcs of each state, with both of Kaldi's costs in float64."""
-    arcs, acoustic = lattice.arcs, lattice.arcs["acoustic_cost"].astype(np.float64)
-    found = np.empty(len(arcs), _EXACT_ARC)
-    found["ilabel"] = arcs["ilabel"] & LABEL_MASK
-    found["olabel"] = arcs["olabel"] if numbers is None else numbers[arcs["olabel"]]
-    # The rest of the total, so that both costs of an arc add up to ours.
-    found["graph"] = lattice.arc_costs() - lattice.scales.acoustic_scale * acoustic
-    found["acoustic"], found["nextstate"] = acoustic, arcs["nextstate"]
-    states = np.arange(1, lattice.num_states)
-    return np.split(found, np.searchsorted(arcs["state"], states))
-
-
-_LATTICE, _COMPACT = "lattice4", "compactlattice44"
-_ARC = record("i4 ilabel olabel", "f4 graph acoustic", "i4 nextstate")
-_EXACT_ARC = record("i4 ilabel olabel", "f8 graph acoustic", "i4 nextstate")
+_COMPACT = "compactlattice44"
 _NO_COSTS = struct.pack("<ff", np.inf, np.inf)
 
 
 class KaldiLatticeWriter(GrowingFile):
-    """Writes an archive, as a `GrowingFile`.
+    """Writes lattices determinized over words, as a `GrowingFile`.
 
     Args:
         path: The archive.
-        compact: Determinized over words, as most of Kaldi's tools expect; or else all
-            paths, as in `lattice-to-post` and the like.
         text: As `ark,t` and not as `ark`.
         words: A file for the words by number, as Kaldi's `words.txt`; None for none.
-        beam: Texts that cost more than the best and this are left out of a compact
-            lattice, nats; None is the lattice's.
 
     Raises:
         FormatError: A file cannot be written.
@@ -108,14 +74,11 @@ class KaldiLatticeWriter(GrowingFile):
         self,
         path: PathLike,
         *,
-        compact: bool = True,
         text: bool = False,
         words: PathLike | None = None,
-        beam: float | None = None,
     ) -> None:
         super().__init__(path)
-        self._compact, self._text, self._words_path = compact, text, words
-        self._beam = beam
+        self._text, self._words_path = text, words
         self._numbers: dict[str, int] = {}
         self._own: Sequence[str] | None = None
         self._kept: list[str] = []
@@ -141,26 +104,20 @@ class KaldiLatticeWriter(GrowingFile):
         for word in self._kept:
             self._numbers.setdefault(word, len(self._numbers))
 
-    def __call__(self, utterance: str, lattice: Lattice) -> CompactLattice | None:
-        """Write a lattice; what was written of it, if it is compact."""
+    def __call__(self, utterance: str, lattice: Lattice) -> CompactLattice:
+        """Write a lattice; what was written of it."""
         # OOV words have the numbers after those of the graph, as they come.
         if len(utterance.split()) != 1 or utterance != utterance.strip():
             raise LatticeError("an id of an archive, expected one word", utterance)
         numbers = self._number(utterance, lattice)
-        key, made = f"{utterance} ".encode(), None
-        if self._compact:
-            made = compact_lattice(lattice, beam=self._beam)
-            numbered = (
-                [arc._replace(word=int(numbers[arc.word])) for arc in row]
-                for row in made.arcs
-            )
-            made = CompactLattice([*numbered], made.final, made.beam)
-            data = compact_text(made).encode() if self._text else _compact_bytes(made)
-        elif self._text:
-            key, data = b"", kaldi_lattice(utterance, lattice, numbers).encode()
-        else:
-            data = _lattice_bytes(lattice, numbers)
-        self._file.write(key + data)
+        made = compact_lattice(lattice)
+        numbered = (
+            [arc._replace(word=int(numbers[arc.word])) for arc in row]
+            for row in made.arcs
+        )
+        made = CompactLattice([*numbered], made.final, made.beam)
+        data = compact_text(made).encode() if self._text else _compact_bytes(made)
+        self._file.write(f"{utterance} ".encode() + data)
         return made
 
     def _number(self, utterance: str, lattice: Lattice) -> np.ndarray:
@@ -211,22 +168,15 @@ def _weight_bytes(weight: Weight | None) -> bytes:
     return struct.pack(f"<ffi{len(labels)}i", graph, acoustic, len(labels), *labels)
 
 
-def _lattice_bytes(lattice: Lattice, numbers: np.ndarray) -> bytes:
-    """All paths of a lattice, in Kaldi's binary form."""
-    parts = [header_of("vector", _LATTICE, (0, lattice.num_states, 0))]
-    rows = _rows_of(lattice, numbers)
-    for row, final in zip(rows, lattice.final_costs().tolist(), strict=True):
-        ends = struct.pack("<ff", final, 0.0) if final < np.inf else _NO_COSTS
-        parts.append(ends + struct.pack("<q", len(row)) + row.astype(_ARC).tobytes())
-    return b"".join(parts)
-
-
 MOST_ARCS = 500
 
 
 def graph_dot(graph: PackedGraph) -> str:
     """A graph as text for dot: `token:word/cost` on arcs, `+token` is a repeat."""
-    _check_size("graph", graph.num_arcs, "")
+    if graph.num_arcs > MOST_ARCS:
+        raise OptionError(
+            f"the graph has {graph.num_arcs} arcs, expected at most {MOST_ARCS} to draw"
+        )
     lines = []
     for state, cost in enumerate(graph.final_cost.tolist()):
         if np.isfinite(cost):
@@ -237,34 +187,7 @@ def graph_dot(graph: PackedGraph) -> str:
         cost = f"/{arc['cost']:.3g}" if arc["cost"] else ""
         label = quoted(_arc_labels(arc, graph.tokens, graph.words) + cost)
         lines.append(f"  {state} -> {arc['nextstate']} [label={label}];")
-    return _dot("wfstdec", lines)
-
-
-def lattice_dot(lattice: Lattice) -> str:
-    """A short lattice as text for Graphviz's dot: `token:word/excess` on arcs."""
-    _check_size("lattice", lattice.num_arcs, ": a narrower lattice beam has fewer")
-    lines = []
-    for state, one in enumerate(lattice.states):
-        name = quoted(f"{one['graph_state']}@{one['frame']}")
-        shape = "doublecircle" if one["final_excess"] < np.inf else "circle"
-        lines.append(f"  {state} [shape={shape} label={name}];")
-    for arc in lattice.arcs:
-        labels = _arc_labels(arc, lattice.tokens, lattice.words)
-        text = quoted(f"{labels}/{arc['excess']:.3g}")
-        lines.append(f"  {arc['state']} -> {arc['nextstate']} [label={text}];")
-    return _dot("lattice", lines)
-
-
-def _check_size(what: str, num_arcs: int, hint: str) -> None:
-    if num_arcs > MOST_ARCS:
-        raise OptionError(
-            f"the {what} has {num_arcs} arcs, expected at most {MOST_ARCS} to draw"
-            + hint
-        )
-
-
-def _dot(name: str, lines: list[str]) -> str:
-    head = [f"digraph {name} {{", "  rankdir=LR; node [shape=circle];"]
+    head = ["digraph wfstdec {", "  rankdir=LR; node [shape=circle];"]
     return "\n".join([*head, *lines, "}"]) + "\n"
 
 

@@ -117,8 +117,8 @@ def load_model(
     Args:
         model: An ONNX file, a folder of a model, `"hama"`, `"module:function"`, or a
             .json file that maps the tokens of one of these (`MappedTokens`); or an
-            object: a function, a model of Transformers with its processor as a pair, a
-            model of NeMo, a bundle of torchaudio, an `Encoder`.
+            object: a function, a model of Transformers with its processor as a pair, an
+            `Encoder`.
         tokens: The names of its outputs; None takes the table in its folder.
         blank: CTC's blank, by name or index; None leaves it to the model.
         frame_shift_s: Seconds from a frame to the next.
@@ -376,60 +376,6 @@ def _transformers_encoder(
     return BatchEncoder(spec, run, logits=True)
 
 
-def _nemo(found: _ModelSource) -> Encoder | None:
-    """A CTC model of NeMo, an `EncDecCTCModel`. Untested."""
-    model, path = found.model, found.path
-    if path is not None and path.suffix == ".nemo":
-        if not path.is_file():
-            raise ModelError(f"{path}: no such file, expected a model of NeMo")
-        advice = ": pip install nemo_toolkit[asr]; or export it to ONNX"
-        with needs(f"{path}: a .nemo file needs NeMo", advice):
-            from nemo.collections.asr.models import ASRModel
-        model = ASRModel.restore_from(str(path), map_location="cpu")
-    if not all(hasattr(model, name) for name in ("preprocessor", "decoder", "cfg")):
-        return None
-    import torch
-
-    place = type(model).__name__
-    featurizer, decoder = model.preprocessor.featurizer, model.decoder
-    if not hasattr(decoder, "vocabulary"):
-        raise ModelError(f"{place} has no CTC decoder with a vocabulary, expected one")
-    # Dither is random, and padding depends on the batch.
-    featurizer.dither, featurizer.pad_to = 0.0, 0
-    model.eval()
-    config, factor = model.cfg.preprocessor, model.encoder.subsampling_factor
-
-    def logprobs(waveform: np.ndarray) -> Any:
-        with torch.inference_mode():
-            device = next(model.parameters()).device
-            signal = torch.from_numpy(waveform)[None].to(device)
-            length = torch.tensor([len(waveform)], device=device)
-            rows, lengths, _ = model(input_signal=signal, input_signal_length=length)
-        return rows[0, : int(lengths[0])]
-
-    names = list(decoder.vocabulary)
-    own = names, len(names), config.window_stride * factor, config.sample_rate
-    return BatchEncoder(found.given.spec(place, *own), one_by_one(logprobs))
-
-
-def _torchaudio(found: _ModelSource) -> Encoder | None:
-    """A bundle, such as `WAV2VEC2_ASR_BASE_960H`; untested with torchaudio itself."""
-    bundle = found.model
-    if not all(hasattr(bundle, name) for name in ("get_model", "get_labels")):
-        return None
-    import torch
-
-    model = bundle.get_model().eval()
-
-    def logits(waveform: np.ndarray) -> Any:
-        with torch.inference_mode():
-            return model(torch.from_numpy(waveform)[None])[0][0]
-
-    own = list(bundle.get_labels()), 0, 0.02, bundle.sample_rate
-    spec = found.given.spec(type(bundle).__name__, *own)
-    return BatchEncoder(spec, one_by_one(logits), logits=True)
-
-
 def _function(found: _ModelSource) -> Encoder | None:
     model = found.model
     if isinstance(model, str) and not Path(model).exists() and model.count(":") == 1:
@@ -559,8 +505,6 @@ _KINDS = (
         _onnx_asr,
     ),
     Kind("onnx", "an .onnx that takes waveforms [B, N]", _onnx),
-    Kind("nemo", "a .nemo file, or a CTC model of NeMo", _nemo),
-    Kind("torchaudio", "a bundle of torchaudio", _torchaudio),
     Kind("function", "a function, or 'module:function'", _function),
 )
 """All kinds, the more particular first."""

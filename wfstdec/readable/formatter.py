@@ -119,13 +119,6 @@ class Formatter:
             words = words.split()
         return self.stream().end(words, last=True)
 
-    def with_display(self, forms: Iterable[str]) -> Formatter:
-        """The formatter with more written forms, before those it has."""
-        known = map(" ".join, self.display.values())
-        return Formatter(
-            self.itn, self.punctuation, case=self.case, display=(*known, *forms)
-        )
-
     def stream(self) -> FormatStream:
         """Begin a stream, at the beginning of a sentence."""
         return FormatStream(self)

@@ -14,9 +14,11 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
 
 from wfstdec.errors import FormatError, InputError, WfstdecError
 
@@ -194,6 +196,16 @@ def digest(path: PathLike) -> dict[str, Any]:
                     file.seek(int(i * step))
                 seen.update(file.read(_DIGEST_PIECE))
     return {"path": str(path), "digest": seen.hexdigest()}
+
+
+def fingerprint_of(arrays: Mapping[str, np.ndarray | Iterator[np.ndarray]]) -> str:
+    """32 hex digits over the names and bytes of all arrays, or their parts."""
+    digest = hashlib.sha256()  # processors have instructions for it
+    for name, array in sorted(arrays.items()):
+        digest.update(name.encode())
+        for part in [array] if isinstance(array, np.ndarray) else array:
+            digest.update(np.ascontiguousarray(part).view(np.uint8).data)
+    return digest.hexdigest()[:32]
 
 
 def _descriptor(path: PathLike) -> int | None:

@@ -150,7 +150,7 @@ def paths_of(
     # Where none may end, all count without it.
     total = torch.where(may_end.any(1, keepdim=True), with_end, beam.score)
     length = beam.before + beam.length + 1
-    rank = total / length if options.length_norm else total
+    rank = total / length if options.length_norm == "mean" else total
     order = torch.sort(rank, dim=1, descending=True, stable=True)[1]
     totals, ended = total.tolist(), may_end.tolist()
     found, unknown = [], float("nan")

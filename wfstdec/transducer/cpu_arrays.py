@@ -93,7 +93,7 @@ class JoinerLogprobs(NamedTuple):
     lasts: np.ndarray  # T [N, D], of durations
     # T [N, E], of those that a blank may have, normalised again
     blank_lasts: np.ndarray
-    weights: np.ndarray  # T [5], L of scored blanks, token insertion, 1 + L, 1, -inf
+    weights: np.ndarray  # T [4], L of scored blanks, token insertion, 1 + L, -inf
 
 
 class Steps(NamedTuple):
@@ -198,7 +198,7 @@ class Joiner:
         self._model, self.fusion, self._pricer = pricer.model, pricer.fusion, pricer
         steps = pricer.token_steps.numpy(), pricer.blank_steps.numpy()
         self.steps = Steps(np.array([pricer.blank]), *steps)
-        self.late, self.num_labels = pricer.late, pricer.num_labels
+        self.num_labels = pricer.num_labels
         self.num_durations, self.longest = pricer.num_durations, pricer.longest
         self.zero = NONE if pricer.zero is None else pricer.zero
 
@@ -218,13 +218,13 @@ class Joiner:
             blank_lasts = normalized(lasts[:, pricer.takes_time])
         numbers = logprobs.numpy()
         weight, paid = pricer.blank_weight, pricer.options.token_insertion
-        weights = np.array([weight, paid, 1 + weight, 1, -np.inf], numbers.dtype)
+        weights = np.array([weight, paid, 1 + weight, -np.inf], numbers.dtype)
         none = NO_ROWS.astype(numbers.dtype)
         spoke = none.ravel()
         if weight:
             tokens = logprobs.masked_fill(pricer.is_blank, -torch.inf)
             spoke = torch.logsumexp(tokens, 1).numpy()
-        gains = self.fusion.rows(states) if self.late and states is not None else None
+        gains = self.fusion.rows(states) if states is not None else None
         return JoinerLogprobs(
             logprobs=np.ascontiguousarray(numbers),
             spoke=spoke,

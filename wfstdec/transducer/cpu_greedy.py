@@ -142,7 +142,7 @@ def _emit_blank(prices, steps, row, forced, state, b):
             e = 0
             for d in range(best):
                 e += steps.of_token[d] > 0
-    gain = blank_gain(prices, row, e, steps.blank[0], prices.weights[2])
+    gain = blank_gain(prices, row, e, steps.blank[0])
     _advance(state.walks[b], np.float64(gain), steps.of_blank[e])
 
 
@@ -151,7 +151,7 @@ def _emit(prices, steps, row, gains, i, state, b):
     """Emit the best token, or a blank if none is possible; the token or -1."""
     # Where there are gains, those in row `i` are added.
     best, blank = np.int64(NONE), steps.blank[0]
-    most = prices.weights[4]
+    most = prices.weights[3]
     for label in range(prices.logprobs.shape[1]):
         if label == blank:
             continue
@@ -283,7 +283,7 @@ def own(prices, i, label):
 
 @inlined
 def total(prices, i, label):
-    """Gain of a token with late fusion, its duration left out."""
+    """Gain of a token, its duration left out."""
     found = own(prices, i, label)
     if len(prices.gains):
         found = found + prices.gains[i, label]
@@ -291,9 +291,9 @@ def total(prices, i, label):
 
 
 @inlined
-def blank_gain(prices, i, e, blank, weight):
+def blank_gain(prices, i, e, blank):
     """Gain of a blank with its duration number e."""
-    found = weight * prices.logprobs[i, blank]
+    found = prices.weights[2] * prices.logprobs[i, blank]
     if len(prices.blank_lasts):
         found = found + prices.blank_lasts[i, e]
     return found
@@ -302,9 +302,9 @@ def blank_gain(prices, i, e, blank, weight):
 @inlined
 def best_blank(prices, i, steps):
     """A blank's gain with its best duration, and the number of that."""
-    best, most = 0, blank_gain(prices, i, 0, steps.blank[0], prices.weights[2])
+    best, most = 0, blank_gain(prices, i, 0, steps.blank[0])
     for e in range(1, len(steps.of_blank)):
-        gain = blank_gain(prices, i, e, steps.blank[0], prices.weights[2])
+        gain = blank_gain(prices, i, e, steps.blank[0])
         if gain > most:
             best, most = e, gain
     return most, best
@@ -326,7 +326,7 @@ def is_good(prices, i):
 def choose(prices, steps, rule, limits, runs, found, bad):
     """Choose the symbols that may follow each row, as `Pricer` does."""
     blank, ways = steps.blank[0], len(steps.of_blank)
-    kind, late, num = rule
+    kind, num = rule
     lasting = prices.lasts.shape[1]
     value, order = found.value, found.order
     for i in range(len(runs)):
@@ -340,9 +340,7 @@ def choose(prices, steps, rule, limits, runs, found, bad):
         for label in range(prices.logprobs.shape[1]):
             if label == blank:
                 continue
-            one = np.float64(
-                total(prices, i, label) if late else prices.logprobs[i, label]
-            )
+            one = np.float64(total(prices, i, label))
             if count == most and not one > value[count - 1]:
                 continue
             at = min(count, most - 1)
@@ -376,15 +374,13 @@ def choose(prices, steps, rule, limits, runs, found, bad):
                 step[ways + r] = 0
         for e in range(ways):
             label[e], step[e] = NONE, steps.of_blank[e]
-            gain[e] = blank_gain(prices, i, e, blank, prices.weights[2])
+            gain[e] = blank_gain(prices, i, e, blank)
         forced = runs[i] >= limits[2]
         if kind == EXPAND:
             # Those far below the best, and those of a lower rank, are left out.
             highest = -_INF
             for w in range(len(gain)):
                 value[w] = gain[w]
-                if w < ways and not late:
-                    value[w] = blank_gain(prices, i, w, blank, prices.weights[3])
                 if w >= ways and forced:
                     value[w] = -_INF
                 highest = max(highest, value[w])
@@ -397,12 +393,7 @@ def choose(prices, steps, rule, limits, runs, found, bad):
                         rank += 1
                 order[w, 1] = rank < limits[1] and value[w] > highest - limits[0]
         for w in range(ways, len(gain)):
-            d = step[w]
-            step[w] = steps.of_token[d]
-            if not late and gain[w] > -_INF:
-                gain[w] = np.float64(own(prices, i, label[w]))
-                if lasting:
-                    gain[w] = gain[w] + np.float64(prices.lasts[i, d])
+            step[w] = steps.of_token[step[w]]
             if forced:
                 gain[w] = -_INF
         if kind == EXPAND:

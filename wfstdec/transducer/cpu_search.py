@@ -103,7 +103,6 @@ class CpuSearch:
         frames, places = np.empty((2, max(num, LEAST_ROWS)), np.int64)
         num_frames = self._source.frames.shape[1]
         find(self._store, num, num_frames, frames, places)
-        self._places = places
         return self._joiner.prices(
             self._frames.index_select(0, torch.from_numpy(frames)),
             self._given.g_at(places),
@@ -128,21 +127,12 @@ class CpuSearch:
         bad, rows = np.empty(num, np.bool_), self._store.rows[:num]
         gamma, forced = options.expansion_gamma, options.max_symbols
         greedy.choose(
-            *(prices, joiner.steps, (kind, joiner.late, most)),
+            *(prices, joiner.steps, (kind, most)),
             *(np.array([gamma, most, forced], np.float64), hyps["run"][rows]),
             *(found, bad),
         )
         if bad.any():
             self.bad[rows[bad] // self._store.width] = True
-        # Early fusion: tokens were chosen by the model alone, and only these are asked
-        # for.
-        if not joiner.late and kind != greedy.CLOSE:
-            ways = len(joiner.steps.of_blank)
-            labels = found.label[:, ways:]
-            places = np.repeat(self._places[:num], labels.shape[1])
-            states = self._given.states_at(places)
-            gains, _ = joiner.fusion.step(states, labels.ravel())
-            found.gain[:, ways:] += gains.reshape(labels.shape)
         return found
 
     def _search_prefixes(self, num: int, prices: JoinerLogprobs) -> None:
@@ -151,14 +141,7 @@ class CpuSearch:
         find_prefixes(store, parents)
         if (parents < 0).all():
             return
-        extra = np.empty(0, np.float32)
-        if not self._joiner.late:
-            texts = store.hyps["text"][store.rows[:num]]
-            labels = np.maximum(store.texts["token"][texts], 0)
-            states = self._given.states_at(self._places[np.maximum(parents, 0)])
-            extra, _ = self._joiner.fusion.step(states, labels)
-        given = prices, parents, extra, self._joiner.zero, self._is_sum
-        add_prefixes(store, *given)
+        add_prefixes(store, prices, parents, self._joiner.zero, self._is_sum)
 
     def _fill(self, rows: np.ndarray, *, predict: bool = True) -> None:
         """Ask the predictor for the texts of some rows, where it has not been yet."""
@@ -339,7 +322,7 @@ def find_prefixes(store, parents):
 
 
 @kernel
-def add_prefixes(store, prices, parents, extra, zero, is_sum):
+def add_prefixes(store, prices, parents, zero, is_sum):
     """Move scores from texts to those one token longer, in order of length."""
     hyps, begin, num = store.hyps, 0, len(parents)
     while begin < num:
@@ -360,8 +343,6 @@ def add_prefixes(store, prices, parents, extra, zero, is_sum):
                 if parent < 0 or text.depth != depth:
                     continue
                 gain = np.float64(total(prices, parent, text.token))
-                if len(extra):
-                    gain = gain + np.float64(extra[i])
                 if zero >= 0:
                     gain = gain + np.float64(prices.lasts[parent, zero])
                 came = hyps[store.rows[parent]].score + gain

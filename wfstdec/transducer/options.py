@@ -23,16 +23,14 @@ class TransducerOptions(CheckedOptions):
             one frame at a time).
         beam_size: Hypotheses kept, K; greedy keeps one.
         merge: Alignments of a text are added up (`"sum"`) or the best counts (`"max"`).
-        fusion: Costs of language models and boosts are added before the best K tokens
-            of a hypothesis are taken (`"late"`) or after (`"early"`). Greedy takes the
-            best token late.
         blank_scored: The blank is weighed by the language models too; no matter
             without any, and to greedy.
         lm_scale: Multiplies the costs, and weights, of all language models.
         token_insertion: Nats added to the cost of every token.
         boost_scale: Multiplies all boosts.
         max_symbols: Tokens of a hypothesis while it stays in one frame, s.
-        length_norm: Rank by the total over the number of tokens and one.
+        length_norm: Rank by the total (`"none"`), or by that over the number of tokens
+            and one (`"mean"`).
         expansion_rounds: AES++: expansions in a frame, N. The paper has 2, and gamma
             2.3: with a language model this leaves out what it would prefer.
         expansion_beta: AES++: labels of a hypothesis beyond K in a round.
@@ -48,13 +46,12 @@ class TransducerOptions(CheckedOptions):
     strategy: Strategy = "alsd"
     beam_size: int = 6
     merge: Literal["sum", "max"] = "sum"
-    fusion: Literal["late", "early"] = "late"
     blank_scored: bool = True
     lm_scale: float = 1.0
     token_insertion: float = 0.0
     boost_scale: float = 1.0
     max_symbols: int = 10
-    length_norm: bool = False
+    length_norm: Literal["none", "mean"] = "none"
     expansion_rounds: int = 4
     expansion_beta: int = 2
     expansion_gamma: float = 4.0
@@ -67,7 +64,6 @@ class TransducerOptions(CheckedOptions):
         """Check every value."""
         self.check_choice("strategy", ("greedy", "alsd", "aes"))
         self.check_choice("merge", ("sum", "max"))
-        self.check_choice("fusion", ("late", "early"))
         self.check_scales("lm_scale", "boost_scale")
         self.check_nats("token_insertion")
         for name in ("beam_size", "max_symbols", "expansion_rounds"):
@@ -75,7 +71,8 @@ class TransducerOptions(CheckedOptions):
         self.check_count("nbest", optional=True)
         self.check("expansion_beta", lambda x: x >= 0 and x == int(x), "0 or more")
         self.check_width("expansion_gamma")
-        for name in ("blank_scored", "length_norm", "prefix_search"):
+        self.check_choice("length_norm", ("none", "mean"))
+        for name in ("blank_scored", "prefix_search"):
             self.check(name, lambda x: isinstance(x, bool), "True or False")
 
     @property

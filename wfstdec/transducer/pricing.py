@@ -9,10 +9,7 @@ are the joiner's log-probs, p_blank = exp(lp_blank).
 (equations 2 and 3 of the ALSD++/AES++ paper). ln(1 - p_blank) is the logsumexp of the
 tokens' log-probs. A token's duration adds its own log-prob, unscaled, and so does that
 of a blank, which has no duration of 0: the others are normalised again. For RNN-T a
-token takes no frame and a blank takes one.
-
-    late      the best K tokens by all of this
-    early     the best K tokens by lp and duration alone; the rest is added after
+token takes no frame and a blank takes one. The best K tokens are those by all of this.
 """
 
 from collections.abc import Sequence
@@ -98,17 +95,16 @@ class Priced(NamedTuple):
 
     model: Tensor  # [N, V + 1], log-probs of tokens, -inf for the blank
     own: Tensor  # [N, V + 1], the same with all that is not fusion
-    # float32 [N, V + 1], of fusion; None where there is none, or it is early
-    gains: Tensor | None
+    gains: Tensor | None  # float32 [N, V + 1], of fusion; None where there is none
     durations: Tensor | None  # [N, D], of tokens; None for RNN-T
     alone: Tensor  # [N], the blank's log-prob
-    blank_model: Tensor  # [N, E], the same with each duration that it may have
-    blank: Tensor  # [N, E], the same as it is scored
+    # [N, E], the same as it is scored, with each duration that it may have
+    blank: Tensor
     is_good: Tensor  # bool [N], no log-prob is NaN or +inf
 
     @property
     def total(self) -> Tensor:
-        """Total of tokens, [N, V + 1], durations left out; late fusion only."""
+        """Total of tokens, [N, V + 1], durations left out."""
         return self.own if self.gains is None else self.own + self.gains
 
 
@@ -152,7 +148,6 @@ class Pricer:
         self.shortest = blank_durations.index(min(blank_durations))
         self.number_of_blank = (self.token_steps > 0).cumsum(0) - 1
         greedy = options.strategy == "greedy"
-        self.late = greedy or options.fusion == "late"
         scored = options.blank_scored and not greedy
         self.blank_weight = fusion.lm_weight if scored else 0.0
         labels = torch.arange(self.num_labels, device=device)
@@ -169,43 +164,36 @@ class Pricer:
             own = own + self.blank_weight * spoke
         if self.options.token_insertion:
             own = own - self.options.token_insertion
-        blank_model, scored = blank[:, None], (1 + self.blank_weight) * blank[:, None]
+        scored = (1 + self.blank_weight) * blank[:, None]
         # NaN is not less than anything: it is found too.
         is_good = (logprobs < _INF).all(1)
         if durations is not None:
-            extra = normalized(durations[:, self.takes_time])
-            blank_model, scored = blank_model + extra, scored + extra
+            scored = scored + normalized(durations[:, self.takes_time])
             is_good = is_good & (durations < _INF).all(1)
         return Priced(
             model=tokens,
             own=own,
-            gains=self.fusion.rows(states) if self.late else None,
+            gains=self.fusion.rows(states),
             durations=durations,
             alone=blank,
-            blank_model=blank_model,
             blank=scored,
             is_good=is_good,
         )
 
-    def choices(self, priced: Priced, states: States, forced: Tensor) -> Choices:
+    def choices(self, priced: Priced, forced: Tensor) -> Choices:
         """ALSD++: the best K tokens of each, and the blank always."""
-        tokens, _ = self._best_tokens(priced, states, self.options.beam_size)
-        tokens = tokens._replace(gain=tokens.gain.masked_fill(forced[:, None], -_INF))
-        return self._with_blank(priced, tokens)
+        return self._best(priced, forced, self.options.beam_size)
 
-    def expansions(self, priced: Priced, states: States, forced: Tensor) -> Choices:
+    def expansions(self, priced: Priced, forced: Tensor) -> Choices:
         """AES++: the best K + beta labels, none too far below the best."""
         options = self.options
         num = options.beam_size + options.expansion_beta
-        tokens, before = self._best_tokens(priced, states, num)
-        before = before.masked_fill(forced[:, None], -_INF)
-        choices = self._with_blank(priced, tokens)
-        blank = priced.blank if self.late else priced.blank_model
-        before = torch.cat([blank.double(), before], 1)
-        rank = torch.sort(before, dim=1, descending=True, stable=True)[1].argsort(1)
-        least = before.amax(1, keepdim=True) - options.expansion_gamma
-        good = (rank < num) & (before > least) & (before > -_INF)
-        return choices._replace(gain=torch.where(good, choices.gain, -_INF))
+        choices = self._best(priced, forced, num)
+        gain = choices.gain
+        rank = torch.sort(gain, dim=1, descending=True, stable=True)[1].argsort(1)
+        least = gain.amax(1, keepdim=True) - options.expansion_gamma
+        good = (rank < num) & (gain > least) & (gain > -_INF)
+        return choices._replace(gain=torch.where(good, gain, -_INF))
 
     def greedy(self, priced: Priced, forced: Tensor) -> Choices:
         """The blank, or the best fused token where the model alone prefers a token."""
@@ -236,56 +224,36 @@ class Pricer:
         label = torch.full_like(at, -1)
         return Choices(gain.double(), label, self.blank_steps[at])
 
-    def to_label(self, priced: Priced, states: States, labels: Tensor) -> Tensor:
+    def to_label(self, priced: Priced, labels: Tensor) -> Tensor:
         """Gains of tokens that take no frame, float64 [N, M]; -1 gains nothing good."""
         safe = labels.clamp(min=0)
         gain = priced.total.gather(1, safe).double()
-        if not self.late:
-            gain = gain + self._step_gains(states, safe)
         if priced.durations is not None:
             assert self.zero is not None
             gain = gain + priced.durations[:, self.zero, None]
         return torch.where(labels >= 0, gain, -_INF)
 
-    def _best_tokens(
-        self, priced: Priced, states: States, num: int
-    ) -> tuple[Choices, Tensor]:
-        """The `num` best tokens, and the scores they were chosen by, float64 [N, W]."""
-        base = priced.total if self.late else priced.model
-        before, label = top_labels(base, min(num, self.num_labels - 1))
-        before = before.double()
+    def _best(self, priced: Priced, forced: Tensor, num: int) -> Choices:
+        """The blank, and the `num` best tokens where it is not forced."""
+        gain, label = top_labels(priced.total, min(num, self.num_labels - 1))
+        gain = gain.double()
         step = self.token_steps[:1].expand_as(label)
-        duration = torch.zeros_like(before)
         if priced.durations is not None:
             lasts = priced.durations.double()[:, None, :].expand(*label.shape, -1)
-            both = (before[:, :, None] + lasts).flatten(1)
+            both = (gain[:, :, None] + lasts).flatten(1)
             # Stable: of equal pairs the better token, then the shorter place in the
             # list of durations.
             order = torch.sort(both, dim=1, descending=True, stable=True)[1][:, :num]
             which = order // self.num_durations
-            before, label = both.gather(1, order), label.gather(1, which)
+            gain, label = both.gather(1, order), label.gather(1, which)
             step = self.token_steps[order % self.num_durations]
-            duration = lasts.flatten(1).gather(1, order)
-        if self.late:
-            return Choices(before, label, step), before
-        gain = priced.own.gather(1, label).double() + duration
-        gain = gain + self._step_gains(states, label)
-        gain = torch.where(before > -_INF, gain, -_INF)
-        return Choices(gain, label, step), before
-
-    def _step_gains(self, states: States, labels: Tensor) -> Tensor:
-        """Gains by fusion for some labels of each, float32 [N, M]."""
-        width = labels.shape[1]
-        wide = tuple(at.repeat_interleave(width) for at in states)
-        return self.fusion.step(wide, labels.flatten())[0].view(labels.shape)
-
-    def _with_blank(self, priced: Priced, tokens: Choices) -> Choices:
         blank = priced.blank.double()
-        step = self.blank_steps.expand_as(blank)
+        of_blank = self.blank_steps.expand_as(blank)
+        gain = gain.masked_fill(forced[:, None], -_INF)
         return Choices(
-            gain=torch.cat([blank, tokens.gain], 1),
-            label=torch.cat([torch.full_like(step, -1), tokens.label], 1),
-            step=torch.cat([step, tokens.step], 1),
+            gain=torch.cat([blank, gain], 1),
+            label=torch.cat([torch.full_like(of_blank, -1), label], 1),
+            step=torch.cat([of_blank, step], 1),
         )
 
 

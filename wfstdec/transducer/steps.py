@@ -46,7 +46,7 @@ from wfstdec.transducer.cpu_greedy import GreedySearch
 from wfstdec.transducer.cpu_search import CpuSearch
 from wfstdec.transducer.model import TransducerModel, choose_rows, take_rows, tree_map
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.transducer.pricing import Choices, Fusion, Priced, Pricer, States
+from wfstdec.transducer.pricing import Choices, Fusion, Priced, Pricer
 
 _INF = float("inf")
 _FAR = 1 << 30
@@ -147,7 +147,7 @@ class Searcher:
         is_bad = (is_open.flatten().index_select(0, rows) & ~priced.is_good).int()
         self.bad = self.bad.int().index_add(0, utterance, is_bad) > 0
         if kind == "search":
-            beam = self._search_prefixes(beam, priced, states, is_open)
+            beam = self._search_prefixes(beam, priced, is_open)
         if kind == "close":
             choices = self.pricer.best_blank(priced)
         else:
@@ -158,9 +158,9 @@ class Searcher:
             if self.options.strategy == "greedy":
                 choices = self.pricer.greedy(priced, forced)
             elif kind == "step":
-                choices = self.pricer.choices(priced, states, forced)
+                choices = self.pricer.choices(priced, forced)
             else:
-                choices = self.pricer.expansions(priced, states, forced)
+                choices = self.pricer.expansions(priced, forced)
         found = self._candidates(beam, source, is_open, choices)
         if kind == "search":
             found = _without_seen(beam, found, is_open)
@@ -249,14 +249,12 @@ class Searcher:
             beam = self._expand(beam, source, is_open(beam), kind)
         return self._expand(beam, source, is_open(beam), "close")
 
-    def _search_prefixes(
-        self, beam: Beam, priced: Priced, states: States, is_open: Tensor
-    ) -> Beam:
+    def _search_prefixes(self, beam: Beam, priced: Priced, is_open: Tensor) -> Beam:
         """Move scores from open texts to open ones that are one token longer."""
         num, width = beam.score.shape
         longer = longer_by(1, beam) & is_open[:, :, None] & is_open[:, None, :]
         last = beam.last.index_select(0, self._rows(beam) // width)
-        gains = self.pricer.to_label(priced, states, last)[: num * width]
+        gains = self.pricer.to_label(priced, last)[: num * width]
         parent = longer.int().argmax(1)
         gain = torch.where(longer, gains.view(num, width, width), -_INF).amax(1)
         # Short texts first: what one gains it hands on to those that are longer by one.

@@ -15,17 +15,14 @@ thinks of it: `wfstdec.boost.phrases` says how much each is worth, and why the p
 that are added at each step come to that. In a row where the boosts are in the state n
 
     a token     - its cost in n                              phi(n): credit paid ahead
-    an end      - phi(n), + what the rule for the end adds
+    an end      - phi(n)
     a mark      nothing: the state stays                     timestamps, languages
 
 Rules for the end, which is a token that competes with boosted ones:
 
-    closed        once a text continues where the scores' best is an end, its phrases
-                  close: that token costs phi(n), and nothing is credited after
-    compensated   an end gains the most that any token would, if above 0, and
-                  `final_eos_score` where the last token ended a phrase (TurboBias, with
-                  the refund that the public code lacks)
-    none          neither
+    closed   once a text continues where the scores' best is an end, its phrases
+             close: that token costs phi(n), and nothing is credited after
+    none     they stay open
 
 `closed` needs to know what a row's scores preferred earlier. That is kept by the row's
 tokens and its utterance, from call to call; a row that was never seen counts as open.
@@ -291,7 +288,6 @@ class Text(NamedTuple):
     """The state of the phrases behind a row's text."""
 
     state: int  # Of the phrases, after its last token
-    ends_phrase: bool  # Whether that token ended a phrase
     mode: int = OPEN  # `CLOSING`: closed for all continuations; `CLOSED`
 
 
@@ -313,8 +309,7 @@ class PhraseBoostLogitsProcessor:
         options: Amounts of phrases by their weights, 1 where there is none; None takes
             one nat for each token of a phrase with a weight.
         eos: The token or tokens that end a text; None asks the tokenizer.
-        end_rule: `"closed"`, `"compensated"` or `"none"`.
-        final_eos_score: Of `"compensated"`, nats.
+        end_rule: `"closed"` or `"none"`.
         neutral: Tokens without text; None asks the tokenizer.
         begin_index: Tokens of a prompt that is no part of the text. Special tokens
             need not be counted, and Whisper's `generate` sets it by itself.
@@ -338,7 +333,6 @@ class PhraseBoostLogitsProcessor:
         options: PhraseOptions | None = None,
         eos: int | Iterable[int] | None = None,
         end_rule: EndRule = "closed",
-        final_eos_score: float = 1.0,
         neutral: Collection[int] | None = None,
         begin_index: int = 0,
         max_length: int | None = None,
@@ -349,13 +343,7 @@ class PhraseBoostLogitsProcessor:
             raise OptionError(f"end_rule={end_rule!r}, expected {get_args(EndRule)}")
         if max_length is not None and max_new_tokens is not None:
             raise OptionError("both max_length and max_new_tokens, expected one")
-        if not 0 <= final_eos_score < float("inf"):
-            raise OptionError(f"{final_eos_score=}, expected 0 nats or more")
-        cost = 0.0 if options is None else options.outside_cost
-        if end_rule == "compensated" and cost < 0:
-            why = "every token would count as the end of a phrase"
-            raise OptionError(f"compensated with outside_cost={cost!r}: {why}")
-        self.end_rule, self.final_eos_score = end_rule, float(final_eos_score)
+        self.end_rule: EndRule = end_rule
         self._max_length, self._max_new_tokens = max_length, max_new_tokens
         marks = neutral_of(tokenizer) if neutral is None else frozenset(neutral)
         ends = ends_of(eos, tokenizer)
@@ -417,9 +405,6 @@ class PhraseBoostLogitsProcessor:
                 for one, is_end in zip(texts, ended, strict=True)
             ]
         self._rows.keep(ids, texts, self._width(scores, per_list, before))
-        # Below 0 an end gets nothing.
-        is_given = self.end_rule == "compensated"
-        end_score = np.float32(self.final_eos_score if is_given else -1)
         # Whether `generate` cuts texts off behind the next token.
         longest = self._max_length
         if self._max_new_tokens is not None:
@@ -429,7 +414,7 @@ class PhraseBoostLogitsProcessor:
         for boosts, block in zip(self.lists, blocks, strict=True):
             states = self._states(boosts, texts[block], own.shape[1])
             rows = states, own[block], written[block]
-            credit_rows(boosts.automaton, *rows, is_last, end_score)
+            credit_rows(boosts.automaton, *rows, is_last)
         return out if out is not None else with_gains(scores, written)
 
     def _rows_per_list(self, num_rows: int) -> int:
@@ -462,12 +447,11 @@ class PhraseBoostLogitsProcessor:
         if len(labels) and (last := labels.max()) >= size:
             what = f"scores have V={size} columns, the tokenizer spells by token {last}"
             raise ShapeError(f"{what}: another model's")
-        states, ended, modes = zip(*texts, strict=True)
+        states, modes = zip(*texts, strict=True)
         return RowStates(
             row=np.arange(len(texts)),
             state=np.array(states, np.int32),
             mode=np.array(modes, np.int8),
-            ends_phrase=np.array(ended),
             silent=self._rows.silent_columns(self._num_named, size),
             ends=self._rows.ends(size),
         )
@@ -486,7 +470,6 @@ def _texts_of(
     rows: TextRows, boosts: PhraseBoosts, ids: np.ndarray, before: Sequence[Text | None]
 ) -> list[Text]:
     """Find the states of some rows: a step on from known ones, or from the start."""
-    paid = boosts.automaton.final_cost
     parents = [
         _walked(rows, boosts, row[:-1]) if known is None else known
         for row, known in zip(ids, before, strict=True)
@@ -494,21 +477,16 @@ def _texts_of(
     if not ids.shape[1]:
         return parents
     states = np.array([one.state for one in parents], np.int32)
-    costs, after = boosts.step_batch(states, ids[:, -1])
-    done = paid[states] - paid[after] - costs
-    texts = []
-    silent = rows.is_silent(ids[:, -1])
-    for one, is_silent, state, more in zip(parents, silent, after, done, strict=True):
-        mode = OPEN if one.mode == OPEN else CLOSED
-        step = Text(int(state), bool(more > 0), mode)
-        texts.append(one._replace(mode=mode) if is_silent else step)
-    return texts
+    _, after = boosts.step_batch(states, ids[:, -1])
+    after = np.where(rows.is_silent(ids[:, -1]), states, after)
+    modes = (OPEN if one.mode == OPEN else CLOSED for one in parents)
+    return [Text(int(s), mode) for s, mode in zip(after, modes, strict=True)]
 
 
 def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
     """A row of which nothing is known; it counts as open."""
     labels = rows.labels_of(row)
-    before = Text(walk(boosts, labels[:-1]), False)
+    before = Text(walk(boosts, labels[:-1]))
     return _texts_of(rows, boosts, labels[None, -1:], [before])[0]
 
 
