@@ -46,6 +46,7 @@ from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import (
     AUTO,
     Lexicon,
+    LexiconLike,
     TokensLike,
     load_lexicon,
     load_tokens,
@@ -119,7 +120,7 @@ def _uncollected() -> Iterator[None]:
 def build_graph(
     *,
     tokens: TokensLike,
-    lexicon: PathLike | Lexicon,
+    lexicon: LexiconLike,
     lm: PathLike | ArpaModel | None = None,
     grammar: Any = None,
     topology: str = "normal",
