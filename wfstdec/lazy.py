@@ -61,19 +61,15 @@ def _checked(function: Callable, package: str) -> Callable:
 @functools.cache
 def check_methods(kind: type) -> type:
     """Give the public methods of a class of ours `checked_types`; returns it."""
-    is_ours = kind.__module__.startswith("wfstdec.") and not _is_protocol(kind)
+    is_protocol = getattr(kind, "_is_protocol", False)
+    is_ours = kind.__module__.startswith("wfstdec.") and not is_protocol
     for name, member in list(vars(kind).items()) if is_ours else ():
-        if name.startswith("_") and name != "__init__":
-            continue
-        if inspect.isfunction(member):
-            setattr(kind, name, checked_types(member))
-        elif isinstance(member, classmethod):
-            setattr(kind, name, classmethod(checked_types(member.__func__)))
+        if name == "__init__" or not name.startswith("_"):
+            if inspect.isfunction(member):
+                setattr(kind, name, checked_types(member))
+            elif isinstance(member, classmethod):
+                setattr(kind, name, classmethod(checked_types(member.__func__)))
     return kind
-
-
-def _is_protocol(kind: type) -> bool:
-    return getattr(kind, "_is_protocol", False)
 
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -126,7 +122,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, str) and value in inner
     if kind is Any or not isinstance(kind, type):
         return True
-    if _is_protocol(kind):
+    if getattr(kind, "_is_protocol", False):
         members = [*vars(kind), *inspect.get_annotations(kind)]
         return all(hasattr(value, one) for one in members if not one.startswith("_"))
     if isinstance(value, str | bytes) and inner:

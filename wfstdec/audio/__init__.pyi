@@ -4,5 +4,3 @@ from wfstdec.audio.reading import open_audio as open_audio
 from wfstdec.audio.reading import read_audio as read_audio
 from wfstdec.audio.samples import AudioNote as AudioNote
 from wfstdec.audio.samples import ResampleStream as ResampleStream
-
-__all__: list[str]

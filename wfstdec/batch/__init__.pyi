@@ -9,5 +9,3 @@ from wfstdec.batch.decoding import batches as batches
 from wfstdec.batch.decoding import decode_all as decode_all
 from wfstdec.batch.decoding import decode_file as decode_file
 from wfstdec.batch.decoding import rescore_file as rescore_file
-
-__all__: list[str]

@@ -6,5 +6,3 @@ from wfstdec.models.encoder import Windowed as Windowed
 from wfstdec.models.loading import KINDS as KINDS
 from wfstdec.models.loading import MappedTokens as MappedTokens
 from wfstdec.models.loading import load_model as load_model
-
-__all__: list[str]

@@ -420,7 +420,7 @@ def load_lexicon(
     if isinstance(lexicon, str | os.PathLike):
         name = None if separator is None else table.names[separator]
         return read_lexicon(lexicon, table, separator=name)
-    listed = lexicon.items() if isinstance(lexicon, Mapping) else lexicon
+    listed: Any = lexicon.items() if isinstance(lexicon, Mapping) else lexicon
     entries: dict[tuple[str, Pronunciation], None] = {}
     for entry in listed if isinstance(listed, Iterable) else [listed]:
         match entry:
@@ -430,7 +430,10 @@ def load_lexicon(
                 spelt = [p.split() if isinstance(p, str) else p for p in several]
             case _:
                 word, spelt = "", []
-        if not (word and spelt and all(map(_are_names, spelt))):
+        good = all(
+            isinstance(p, list | tuple) and {*map(type, p)} == {str} for p in spelt
+        )
+        if not (word and spelt and good):
             raise LexiconError(
                 f"lexicon has {short(entry)}, expected a file, a Lexicon, or words "
                 "with pronunciations: {'cat': 'c a t'}; `spelling_lexicon` spells words"
@@ -441,10 +444,6 @@ def load_lexicon(
         raise LexiconError("lexicon has no entries, expected words with pronunciations")
     words, prons = zip(*entries, strict=True)
     return Lexicon(words, prons, np.zeros(len(words), np.float32))
-
-
-def _are_names(given: Any) -> bool:
-    return isinstance(given, list | tuple) and all(isinstance(n, str) for n in given)
 
 
 def token_named(name: str | None, table: TokenTable, option: str) -> int | None:

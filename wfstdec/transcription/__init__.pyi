@@ -8,5 +8,3 @@ from wfstdec.transcription.transcriber import Final as Final
 from wfstdec.transcription.transcriber import Stream as Stream
 from wfstdec.transcription.transcriber import Transcriber as Transcriber
 from wfstdec.transcription.transcriber import Transcript as Transcript
-
-__all__: list[str]

@@ -6,5 +6,3 @@ from wfstdec.adapters.torchaudio.decoder import (
 )
 from wfstdec.adapters.torchaudio.models import CTCDecoderLM as CTCDecoderLM
 from wfstdec.adapters.torchaudio.models import CTCDecoderLMState as CTCDecoderLMState
-
-__all__: list[str]

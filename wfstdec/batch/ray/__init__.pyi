@@ -8,5 +8,3 @@ from wfstdec.batch.ray.rows import are_rows as are_rows
 from wfstdec.batch.ray.rows import logprob_rows as logprob_rows
 from wfstdec.batch.ray.rows import recording_rows as recording_rows
 from wfstdec.batch.ray.rows import result_schema as result_schema
-
-__all__: list[str]
