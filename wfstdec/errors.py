@@ -5,7 +5,9 @@ Input errors are also `ValueError`, a missing backend is also `RuntimeError`.
 """
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -153,6 +155,18 @@ class DeviceError(BackendError):
         super().__init__(message)
         self.missing = tuple(sorted(missing))
         self.done: dict[int, Any] = dict(done)
+
+
+def levels_inside() -> int:
+    """The `stacklevel` of the package's caller, for the caller of this."""
+    package, level, frame = str(Path(__file__).parent), 1, sys._getframe(1)
+    made = "<string>", "__init__"  # of a dataclass
+    while frame and (
+        frame.f_code.co_filename.startswith(package)
+        or (frame.f_code.co_filename, frame.f_code.co_name) == made
+    ):
+        frame, level = frame.f_back, level + 1  # type: ignore[assignment]
+    return level
 
 
 def check_listed(name: str, given: Any) -> None:

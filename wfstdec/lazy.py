@@ -1,15 +1,27 @@
-"""Public names that are imported when they are first asked for: a quick `import`.
+"""The front door: public names, imported when they are first asked for; their errors.
 
 __getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)
 
-The imports stand in `__init__.pyi`, once: type checkers read them there too.
+The imports stand in `__init__.pyi`, once: type checkers read them there too. Functions
+and methods of public names raise `OptionError` for arguments of other types.
 """
 
 import ast
+import builtins
+import functools
 import importlib
-from collections.abc import Callable
+import inspect
+import numbers
+import re
+import reprlib
+import typing
+from collections import ChainMap, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar
+
+from wfstdec.errors import OptionError, WfstdecError
 
 
 def names_of_stub(
@@ -30,6 +42,99 @@ def names_of_stub(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if homes[name] == package:  # a module of the package
             return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(homes[name]), name)
+        found = getattr(importlib.import_module(homes[name]), name)
+        if inspect.isclass(found):
+            for base in found.__mro__:
+                check_methods(base)
+        return _checked(found, package) if inspect.isfunction(found) else found
 
     return get, lambda: names, names
+
+
+@functools.cache
+def _checked(function: Callable, package: str) -> Callable:
+    checked = checked_types(function)
+    checked.__module__ = package  # where pickles find it
+    return checked
+
+
+@functools.cache
+def check_methods(kind: type) -> type:
+    """Give the public methods of a class of ours `checked_types`; returns it."""
+    is_protocol = getattr(kind, "_is_protocol", False)
+    is_ours = kind.__module__.startswith("wfstdec.") and not is_protocol
+    for name, member in list(vars(kind).items()) if is_ours else ():
+        if name == "__init__" or not name.startswith("_"):
+            if inspect.isfunction(member):
+                setattr(kind, name, checked_types(member))
+            elif isinstance(member, classmethod):
+                setattr(kind, name, classmethod(checked_types(member.__func__)))
+    return kind
+
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+_WIDER: dict[Any, type] = {int: numbers.Integral, float: numbers.Real}
+_WIDER |= {tuple: Sequence, list: Sequence}
+
+
+def checked_types(call: _Call) -> _Call:
+    """Raise `OptionError` where a call failed and an argument does not fit its hint.
+
+    Nothing is compared before a call fails: calls that work cost no more, and take
+    what works as the type does.
+    """
+
+    @functools.wraps(call)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except WfstdecError:
+            raise
+        except Exception as error:
+            if misfit := _misfit(call, args, kwargs):
+                raise OptionError(misfit) from error
+            raise
+
+    return typing.cast(_Call, checked)
+
+
+def _misfit(call: Callable, args: Any, kwargs: Any) -> str | None:
+    """Name the first argument that does not fit its hint."""
+    try:
+        given = inspect.signature(call).bind(*args, **kwargs).arguments
+    except TypeError:  # Python names what is missing or unknown
+        return None
+    # Types that are imported for type checkers alone are any.
+    known = ChainMap(call.__globals__, vars(builtins), defaultdict(lambda: Any))
+    hints = typing.get_type_hints(call, localns=known)
+    for name, value in given.items():
+        if not _fits(value, hints.get(name, Any)):
+            expected = re.sub(r"(\w+\.)+", "", inspect.formatannotation(hints[name]))
+            return f"{name}={reprlib.repr(value)}, expected {expected}"
+    return None
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (typing.Union, UnionType):
+        return any(_fits(value, one) for one in inner)
+    if kind is typing.Literal:
+        return isinstance(value, str) and value in inner
+    if kind is Any or not isinstance(kind, type):
+        return True
+    if getattr(kind, "_is_protocol", False):
+        members = [*vars(kind), *inspect.get_annotations(kind)]
+        return all(hasattr(value, one) for one in members if not one.startswith("_"))
+    if isinstance(value, str | bytes) and inner:
+        return False  # each letter would be a name
+    if isinstance(value, Iterator) and inner == (str,):
+        return False  # read already: the call failed by what was in it
+    if inner and hasattr(value, "tolist"):
+        value = value.tolist()
+    if not isinstance(value, _WIDER.get(kind, kind)):
+        return False
+    if isinstance(value, Mapping) and len(inner) == 2:
+        return all(_fits(k, inner[0]) and _fits(v, inner[1]) for k, v in value.items())
+    parts: Iterable = value if isinstance(value, list | tuple | set | dict) else ()
+    is_like = len(inner) == 1 or inner[1:] == (...,)
+    return not is_like or all(_fits(part, inner[0]) for part in parts)

@@ -26,7 +26,8 @@ from typing import NamedTuple
 import kaldialign
 import numpy as np
 
-from wfstdec.errors import FormatError
+from wfstdec.errors import FormatError, ShapeError
+from wfstdec.lazy import checked_types
 
 GAP = "*"
 """Stands in an alignment where one side has no word."""
@@ -158,17 +159,20 @@ class Score:
         return sorted(wrong, key=lambda score: -score.errors.total)[:count]
 
 
+@checked_types
 def count_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> WordErrors:
     """Count the word errors of one utterance."""
     found = kaldialign.edit_distance(reference, hypothesis)
     return WordErrors(found["ins"], found["del"], found["sub"], len(reference))
 
 
+@checked_types
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[tuple[str, str]]:
     """Pairs of words with the fewest that differ; `GAP` where one side has none."""
     return kaldialign.align(reference, hypothesis, GAP)
 
 
+@checked_types
 def score_texts(
     references: Mapping[str, Sequence[str]],
     hypotheses: Mapping[str, Sequence[str]],
@@ -186,17 +190,20 @@ def score_texts(
     return Score(tuple(scores), missing, extra, name)
 
 
+@checked_types
 def wer_interval(errors: np.ndarray, words: np.ndarray) -> Interval | None:
     """Bootstrap the 95 % interval of a WER over utterances, percent.
 
     `errors`, `words`: int [U], word errors and reference words of each utterance. None
     for fewer than two utterances, or without any error.
     """
+    _check_counts(errors, words)
     if len(errors) < 2 or not np.any(errors):
         return None
     return _interval(_drawn_wers(np.asarray([errors]), words)[0])
 
 
+@checked_types
 def wer_gain(
     errors: np.ndarray, others: np.ndarray, words: np.ndarray
 ) -> WerGain | None:
@@ -205,11 +212,18 @@ def wer_gain(
     `errors`, `others`: int [U], word errors of each utterance by both. `words`: int
     [U], reference words. None for fewer than two utterances.
     """
+    _check_counts(errors, others, words)
     if len(errors) < 2:
         return None
     mine, theirs = _drawn_wers(np.asarray([errors, others]), words)
     gain = 100.0 * int(np.sum(others) - np.sum(errors)) / int(np.sum(words))
     return WerGain(gain, _interval(theirs - mine), float(np.mean(mine < theirs)))
+
+
+def _check_counts(*counts: np.ndarray) -> None:
+    kinds = {(one.shape, one.dtype.kind) for one in map(np.asarray, counts)}
+    if len(kinds) > 1 or any(len(s) != 1 or kind not in "iu" for s, kind in kinds):
+        raise ShapeError(f"counts are {kinds}, expected integers [U] each")
 
 
 def _drawn_wers(errors: np.ndarray, words: np.ndarray) -> np.ndarray:

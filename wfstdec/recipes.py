@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wfstdec.errors import FormatError
+from wfstdec.lazy import checked_types
 from wfstdec.wfst.options import WfstOptions
 
 RECIPE = Path("graphs") / "librispeech_demo"
@@ -23,6 +24,7 @@ OPTIONS = WfstOptions(beam=13.0, max_active=7000, lm_scale=0.8)
 """How the demo searches the shipped recipe's graph."""
 
 
+@checked_types
 def find_recipe(folder: str | os.PathLike[str] | None = None) -> Path:
     """The folder of a recipe; None looks for the shipped one.
 
@@ -38,6 +40,7 @@ def find_recipe(folder: str | os.PathLike[str] | None = None) -> Path:
     raise FormatError(f"no tokens.txt in {listed}, expected the folder of a recipe")
 
 
+@checked_types
 def inputs_of(recipe: Path) -> dict[str, Any]:
     """Tokens, lexicon, language model and separator, for `build_graph` and decoders."""
     names = {"tokens": "tokens.txt", "lexicon": "lexicon.txt.gz", "lm": "lm.arpa.gz"}

@@ -5,7 +5,7 @@ import pytest
 from cli_files import TOKENS, logprobs_of, write_files
 
 import wfstdec as library
-from wfstdec.errors import OptionError
+from wfstdec.errors import OptionError, ShapeError
 
 KINDS = ("wfst", "trie", "tokens", "greedy")
 CHANGES = {"lm_scale": 0.25, "acoustic_scale": 0.5, "blank_penalty": 1.0}
@@ -54,3 +54,26 @@ def test_other_options(kind, files):
 def test_words_stay_unknown_without_a_lexicon(files):
     with pytest.raises(OptionError, match="word_insertion=1.0 without a lexicon"):
         make("tokens", files).with_options(word_insertion=1.0)
+
+
+@pytest.mark.parametrize("kind", ["wfst", "trie", "greedy"])
+def test_a_mapping_gives_results_by_id_in_its_order(kind, files, tmp_path):
+    decoder, (first, *_) = make(kind, files), batch()
+    given = {"z": first, "a": first[:4]}
+    np.savez(tmp_path / "x.npz", **given)
+    expected = dict(
+        zip(given, decoder.decode(list(given.values()), [4, 3]), strict=True)
+    )
+    with np.load(tmp_path / "x.npz") as loaded:
+        for mapping in (given, loaded):
+            found = decoder.decode(mapping, [4, 3])
+            assert list(found) == ["z", "a"] and found == expected
+    if kind != "greedy":
+        assert decoder.decode_lattice(given)["a"].num_frames == 4
+    with pytest.raises(ShapeError, match="utterance 'a': logprobs has"):
+        decoder.decode({"z": first, "a": first[:, 1:]})
+
+
+def test_subtitles_of_a_hypothesis(files):
+    [hypothesis] = make("trie", files).decode(batch()[:1])
+    assert hypothesis.text in hypothesis.to_srt().split("\n")

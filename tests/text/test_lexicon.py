@@ -28,7 +28,7 @@ from wfstdec.errors import (
     TokenTableError,
 )
 from wfstdec.lm.on_demand import OnDemandLM
-from wfstdec.text.lexicon import spellable_words
+from wfstdec.text.lexicon import load_lexicon, spellable_words
 
 TOKENS = token_table(["<blk>", "a", "b", "ey1", "|", "c"])
 LETTERS = token_table(["<blk>", "|", "'", *"abcdefghijklmnopqrstuvwxyz", "<unk>"])
@@ -265,3 +265,27 @@ def test_a_text_is_no_list_of_words(call):
 def test_a_text_in_place_of_tokens_is_a_path():
     with pytest.raises(FormatError, match="abc: cannot read"):
         token_table("abc")
+
+
+MANY = {"ab": ["a b", ["b"]], "c": "c"}
+
+
+@pytest.mark.parametrize("given", [MANY, list(MANY.items()), iter(MANY.items())])
+def test_words_with_pronunciations_are_a_lexicon(given):
+    lexicon = load_lexicon(given, TOKENS, TOKENS.index("|"))
+    assert lexicon.by_word() == {"ab": [(1, 2), (2,)], "c": [(5,)]}
+    assert not lexicon.costs.any()
+
+
+@pytest.mark.parametrize("given", [["ab"], {"a": []}, {"a": [None]}, {"": "a"}, [], 7])
+def test_other_things_are_no_lexicon(given):
+    with pytest.raises(LexiconError, match="lexicon has .*, expected"):
+        load_lexicon(given, TOKENS, None)
+
+
+def test_words_that_cannot_be_spelt_are_left_out_if_asked():
+    with pytest.warns(UserWarning, match="1 of 3 words .* 'x9'") as warned:
+        lexicon = spelling_lexicon(["ab", "x9", "c"], LETTERS.names, skip=True)
+    assert lexicon.words == ("ab", "c") and warned[0].filename == __file__
+    with pytest.raises(LexiconError, match="1 of 1 words"):
+        spelling_lexicon(["x9"], LETTERS, skip=True)

@@ -147,6 +147,7 @@ ERRORS = [
     ("t.txt", "a\nb\n", -2, "blank is -2, expected 0 to 2 for V=2 tokens"),
     ("v.json", '[["a"]]', None, "other JSON, expected {token: id} or a list"),
     ("v.json", '{"a": "0"}', None, "token 'a' has '0', expected an integer"),
+    ("v.json", '{"eng": {"a": 0}, "deu": {}}', None, "each of 'eng', 'deu', expected"),
 ]  # fmt: skip
 
 

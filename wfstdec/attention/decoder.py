@@ -33,6 +33,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, OptionError, ShapeError
 from wfstdec.lm.loading import AnyLM
+from wfstdec.search.decoder import by_id
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_numpy, split_batch
 from wfstdec.search.paths.tokens import PathTokens, without_labels
@@ -303,6 +304,7 @@ class AttentionDecoder(ModelDecoder):
         how = options or AttentionOptions(), table, lms, separator, shift
         super().__init__(backend, *how)
 
+    @by_id
     def decode(
         self,
         logprobs: Any,
@@ -323,6 +325,7 @@ class AttentionDecoder(ModelDecoder):
         """
         return super().decode(WithCtc(logprobs, ctc), lengths, boosts, **more)
 
+    @by_id
     def decode_nbest(
         self,
         logprobs: Any,

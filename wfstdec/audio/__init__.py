@@ -5,14 +5,6 @@ with open_audio("hour.flac", 16000) as reader:    # or in blocks: memory does no
     for block in reader: ...                      # float32 [n]
 """
 
-from wfstdec.audio.reading import Audio, AudioReader, open_audio, read_audio
-from wfstdec.audio.samples import AudioNote, ResampleStream
+from wfstdec.lazy import names_of_stub
 
-__all__ = [
-    "Audio",
-    "AudioNote",
-    "AudioReader",
-    "ResampleStream",
-    "open_audio",
-    "read_audio",
-]
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

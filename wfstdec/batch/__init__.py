@@ -13,28 +13,6 @@ One batch is in memory and no more. Utterances with a fault are left out and nam
 was done before an error is kept.
 """
 
-from wfstdec.batch.aligning import AlignmentSummary, align_all, align_file
-from wfstdec.batch.decoding import (
-    BoostLists,
-    LatticeReading,
-    RescoringSummary,
-    Summary,
-    batches,
-    decode_all,
-    decode_file,
-    rescore_file,
-)
+from wfstdec.lazy import names_of_stub
 
-__all__ = [
-    "AlignmentSummary",
-    "BoostLists",
-    "LatticeReading",
-    "RescoringSummary",
-    "Summary",
-    "align_all",
-    "align_file",
-    "batches",
-    "decode_all",
-    "decode_file",
-    "rescore_file",
-]
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

@@ -30,6 +30,7 @@ from wfstdec.errors import (
     FormatError,
     InputError,
     OptionError,
+    levels_inside,
 )
 from wfstdec.io.boost_files import BoostFile
 from wfstdec.io.journal import Restart
@@ -215,7 +216,7 @@ def decode_file(
             f"{len(unused)} boost lists are for utterances that {logprobs.path} does "
             f"not have: {examples(unused)}",
             BoostWarning,
-            stacklevel=2,
+            stacklevel=levels_inside(),
         )
     return summary
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import warnings
 from collections import ChainMap
@@ -21,8 +20,6 @@ from contextvars import ContextVar
 from functools import cached_property, partial
 from itertools import chain
 from operator import itemgetter
-from pathlib import Path
-from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from wfstdec.boost.automatic import DefaultBonuses, bonuses_of_lengths
@@ -49,7 +46,8 @@ from wfstdec.boost.phrases import (
     by_words,
     compile_phrases,
 )
-from wfstdec.errors import BoostError, BoostWarning, OptionError
+from wfstdec.errors import BoostError, BoostWarning, OptionError, levels_inside
+from wfstdec.lazy import check_methods
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.lexicon import show, word_ids
 from wfstdec.text.tokens import TokenTable
@@ -101,6 +99,7 @@ class LruCache(Generic[_Made]):
         return made[0]
 
 
+@check_methods
 class PhraseCompiler:
     """Compile phrases to `PhraseBoosts`; the last 64 lists are cached.
 
@@ -419,7 +418,7 @@ def warn(text: str) -> None:
     if (texts := _collected.get()) is not None:
         texts.append(text)
     else:
-        warnings.warn(text, BoostWarning, stacklevel=_levels_inside())
+        warnings.warn(text, BoostWarning, stacklevel=levels_inside())
 
 
 def _small(
@@ -453,15 +452,6 @@ def unknown_tokens_message(found: Iterable[Mapping[str, Sequence[str]]]) -> str:
     most = sorted(words.items(), key=lambda item: (-len(item[1]), item[0]))
     shown = first_of([f"{n!r} in {len(w)} ({min(w)!r})" for n, w in most], str)
     return f"; g2p has names that are no tokens: {shown}" if shown else ""
-
-
-def _levels_inside() -> int:
-    """The `stacklevel` of the package's caller, for the caller of this."""
-    package, level = str(Path(__file__).parents[1]), 1
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 Tokenizer = Callable[[str], Sequence[str]]

@@ -10,12 +10,12 @@ numbers, taken = WordMatcher(word_ids).match({"Bartley": 4.0})        # {"bartle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeGuard
 from unicodedata import category, normalize
 
 import numpy as np
@@ -91,9 +91,7 @@ class Boosts:
     phrases: PhraseBoosts | None = None
 
 
-BoostsLike = (
-    Boosts | Numbers | Sequence[str | BoostEntry] | PhraseBoosts | CompiledBoosts | None
-)
+BoostsLike = Boosts | Numbers | Collection[Any] | PhraseBoosts | CompiledBoosts | None
 """Boosts of an utterance in any of their public spellings."""
 
 
@@ -136,7 +134,7 @@ class BoostList:
             return cls(phrases=given)
         if isinstance(given, Boosts):
             return cls(given.words, given.phrases)
-        if isinstance(given, Mapping | Sequence) and not isinstance(given, str):
+        if isinstance(given, Mapping | Sequence | Set) and not isinstance(given, str):
             return cls(given)
         raise BoostError(f"boosts is a {type(given).__name__}, {_EXPECTED} None")
 
@@ -158,6 +156,12 @@ class BoostList:
 
     def _add(self, given: object, number: Any, what: str, name: str) -> None:
         more: Sequence = ()
+        if _is_entry(given):
+            if given.keys() - BoostEntry.__dataclass_fields__.keys():
+                raise BoostError(
+                    f"{short(given)}, expected text, pronunciations, bonus"
+                )
+            given = BoostEntry(**given)
         entry = number if isinstance(number, BoostEntry) else given
         if isinstance(entry, BoostEntry) and name == "bonus":
             if entry is not given and _checked_text(given, what) != entry.text:
@@ -183,13 +187,19 @@ class BoostList:
 
 def is_one_list(boosts: BoostsLike | Sequence) -> bool:
     """Tell whether boosts are one list for all utterances."""
-    whole = Boosts | Mapping | PhraseBoosts | CompiledBoosts
+    whole = Boosts | Mapping | Set | PhraseBoosts | CompiledBoosts
     if boosts is None or isinstance(boosts, whole):
         return True
     if isinstance(boosts, str) or not isinstance(boosts, Sequence):
         return False
     kinds = set(map(type, boosts))  # of a long list there are few
-    return len(kinds) > 0 and all(issubclass(x, str | BoostEntry) for x in kinds)
+    is_entries = len(kinds) > 0 and all(issubclass(x, str | BoostEntry) for x in kinds)
+    return is_entries or (dict in kinds and any(map(_is_entry, boosts)))
+
+
+def _is_entry(given: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell whether a dict is an entry as boost files have it, and no list."""
+    return isinstance(given, dict) and isinstance(given.get("text"), str)
 
 
 def of_each(boosts: BoostsLike | Sequence, n: int) -> Sequence[BoostsLike]:
@@ -200,7 +210,7 @@ def of_each(boosts: BoostsLike | Sequence, n: int) -> Sequence[BoostsLike]:
         )
     if len(boosts) != n:
         raise ShapeError(f"{len(boosts)} boost lists, expected {n}, one per utterance")
-    return boosts  # type: ignore[return-value]
+    return boosts
 
 
 def _checked_text(given: object, what: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.checks.rows import FEWEST_ROWS, RowKind, kind_of
-from wfstdec.errors import LogprobWarning
+from wfstdec.errors import LogprobWarning, levels_inside
 from wfstdec.text.lexicon import is_mark
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
@@ -27,8 +27,6 @@ EVERY = 32
 """Batches of which one is checked, after the first."""
 SESSION_FRAMES = 50
 """Frames of a session that are checked."""
-_STACK = 6
-"""Frames of the stack from a warning to the caller of `decode` or `advance`."""
 FRAMES = 200
 """Frames of each, from its middle."""
 BATCH_PAIRS = 512
@@ -265,7 +263,7 @@ class InputCheck:
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, LogprobWarning, stacklevel=_STACK)
+            warnings.warn(text, LogprobWarning, stacklevel=levels_inside())
 
 
 def _are_axes_swapped(utterances: Sequence[Any], blank: int) -> bool:

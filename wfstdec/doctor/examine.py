@@ -22,6 +22,7 @@ from wfstdec.checks.rows import MOST_ROWS, RowKind, kind_of, row_sums, spread
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import read_text
+from wfstdec.lazy import checked_types
 from wfstdec.metrics import GAP, align
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.display import examples
@@ -109,6 +110,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.{0 if share >= 0.1 or not share else 1}f} %"
 
 
+@checked_types
 def examine(
     *,
     tokens: Path,

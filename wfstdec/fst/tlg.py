@@ -42,6 +42,7 @@ from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import (
     AUTO,
     Lexicon,
+    LexiconLike,
     TokensLike,
     load_lexicon,
     load_tokens,
@@ -114,7 +115,7 @@ def _uncollected() -> Iterator[None]:
 def build_graph(
     *,
     tokens: TokensLike,
-    lexicon: PathLike | Lexicon,
+    lexicon: LexiconLike,
     lm: PathLike | ArpaModel | None = None,
     grammar: Any = None,
     topology: str = "normal",

@@ -36,7 +36,7 @@ from itertools import chain
 from typing import Any
 
 from wfstdec.boost.lists import BoostEntry, Numbers, first_of
-from wfstdec.errors import BoostError, BoostWarning, FormatError
+from wfstdec.errors import BoostError, BoostWarning, FormatError, levels_inside
 from wfstdec.text.files import PathLike, read_lines, reading
 
 _WORDS, _PHRASES = ("boosts", "bonus"), ("phrases", "weight")
@@ -108,7 +108,7 @@ def _read(path: PathLike, key: str, number: str) -> BoostFile:
             f"{first_of(unclear, str)}; expected a tab before the number if it is the "
             f"{number}, behind it if it is not"
         )
-        warnings.warn(text, BoostWarning, stacklevel=3)
+        warnings.warn(text, BoostWarning, stacklevel=levels_inside())
     return BoostFile(common)
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int32, uint32
 
+from wfstdec.errors import OptionError
 from wfstdec.jit import jit
 from wfstdec.jit.arrays import enter, longer
 from wfstdec.jit.records import record
@@ -48,6 +49,8 @@ def nbest_paths(lattice: Lattice, n: int, *, max_steps: int = MAX_STEPS) -> Nbes
         max_steps: How many half paths are looked at.
     """
     best = lattice.best_arcs()
+    if n < 1 or max_steps < 0:
+        raise OptionError(f"n={n!r}, max_steps={max_steps!r}, expected 1, 0 or more")
     if n == 1:
         return NbestPaths([best], [0.0], True)
     splits, into = lattice.arcs_into

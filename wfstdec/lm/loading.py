@@ -19,7 +19,7 @@ from wfstdec.text.files import reading
 from wfstdec.text.kenlm import check_probing, read_kenlm_header, read_kenlm_words
 from wfstdec.text.lexicon import (
     AUTO,
-    Lexicon,
+    LexiconLike,
     TokensLike,
     load_lexicon,
     load_tokens,
@@ -214,7 +214,7 @@ def build_lm(
     arpa: str | os.PathLike[str],
     *,
     tokens: TokensLike | None = None,
-    lexicon: str | os.PathLike[str] | Lexicon | None = None,
+    lexicon: LexiconLike | None = None,
     words: Sequence[str] | None = None,
     blank: int | str | None = None,
     separator: str | None = AUTO,

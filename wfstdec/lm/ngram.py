@@ -82,6 +82,10 @@ class NgramLM(BackoffModel):
             OptionError: `unk_cost` is no number, or `nemo_tokens` without tokens.
         """
         check_listed("labels", labels)
+        if not len(labels):
+            raise OptionError(
+                f"labels={labels!r}, expected '<eps>' and words, or tokens"
+            )
         unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
         if unk_cost is not None and not abs(unk_cost) < 1e6:
             raise OptionError(f"unk_cost={unk_cost!r}, expected nats")

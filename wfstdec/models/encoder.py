@@ -12,7 +12,6 @@
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -34,7 +33,7 @@ from wfstdec.errors import (
 )
 from wfstdec.text.files import PathLike, reading
 from wfstdec.text.lexicon import load_tokens
-from wfstdec.text.tokens import TokenTable, token_table
+from wfstdec.text.tokens import TokenTable
 
 SHORTEST_S = 0.1
 """Shorter audio is padded with zeros for the network: convolutions need some."""
@@ -114,8 +113,7 @@ class ModelOptions:
         if given is None:
             what = f"found no tokens, none of {' '.join(TOKEN_FILES)} is next to it"
             raise ModelError(f"{place}: {what}; expected tokens= (--tokens)")
-        is_place = isinstance(given, str | os.PathLike | TokenTable)
-        table = load_tokens(given, blank) if is_place else token_table(given, blank)
+        table = load_tokens(given, blank)
         rate = self.sample_rate or rate
         if rate is None:
             expected = "expected sample_rate= (--sample-rate)"

@@ -207,7 +207,7 @@ def _mapped(found: _ModelSource) -> Encoder | None:
 
 
 def _hama(found: _ModelSource) -> Encoder | None:
-    if found.model == "hama":
+    if isinstance(found.model, str) and found.model == "hama":
         return hama_encoder(found.given)
     is_hama = type(found.model).__module__.split(".")[0] == "hama"
     return hama_encoder(found.given, found.model) if is_hama else None
@@ -345,7 +345,10 @@ def _transformers_encoder(
     model: Any, features: Any, tokenizer: Any, given: ModelOptions
 ) -> BatchEncoder:
     """Make an encoder of objects; `features` may be a processor."""
-    place, config = type(model).__name__, model.config
+    place = type(model).__name__
+    if not hasattr(model, "config"):
+        raise ModelError(f"{place} without config, expected a model of Transformers")
+    config = model.config
     extractor = getattr(features, "feature_extractor", features)
     tokenizer = getattr(features, "tokenizer", tokenizer)
     names, blank = None, None

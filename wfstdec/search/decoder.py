@@ -15,8 +15,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cached_property, partial
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from functools import cached_property, partial, wraps
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 
@@ -90,6 +90,28 @@ def _kinds(decoder: Any) -> Iterator[Callable[[], BoostsLike]]:
 
 _Chunk = TypeVar("_Chunk")
 _Found = TypeVar("_Found")
+
+
+_Decode = TypeVar("_Decode", bound=Callable[..., Any])
+
+
+def by_id(decode: _Decode) -> _Decode:
+    """Let a method also take log-probs by id: its results are then a dict by id."""
+
+    @wraps(decode)
+    def decode_any(self: Any, logprobs: Any, *args: Any, **others: Any) -> Any:
+        if not isinstance(logprobs, Mapping):
+            return decode(self, logprobs, *args, **others)
+        ids = list(logprobs)
+        try:
+            found = decode(self, [logprobs[one] for one in ids], *args, **others)
+        except InputError as error:
+            if isinstance(error.utterance, int):
+                error.utterance = ids[error.utterance]
+            raise
+        return dict(zip(ids, found, strict=True))
+
+    return cast(_Decode, decode_any)
 
 
 class Decoder(ABC, Generic[_Chunk, _Found]):
@@ -181,6 +203,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         other._pace = CallBudget()
         return other
 
+    @by_id
     def decode(
         self,
         logprobs: Any,
@@ -196,14 +219,16 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             hyps = decoder.decode(batch, lengths)               # [B, T, V]
             hyps = decoder.decode([a, b], boosts=["quilter", "new york"])
             [hyp] = decoder.decode(logprobs, confidence=True)   # word.confidence
+            by_id = decoder.decode(np.load("dev.npz"))          # a dict, in order
 
         Args:
             logprobs: One utterance, a [T, V] array; or many, a [B, T, V] array or a
-                sequence of [T, V] arrays. Natural logs of probabilities (log-softmax),
-                T frames of V tokens, the blank included; NumPy or torch, float16 or
-                wider. `-inf` is an impossible token.
-            lengths: [B] frames of each utterance, where a batch is padded; `None` for
-                all.
+                sequence of [T, V] arrays, or a mapping from ids to these. Natural logs
+                of probabilities (log-softmax), T frames of V tokens, the blank
+                included; NumPy or torch, float16 or wider. `-inf` is an impossible
+                token.
+            lengths: [B] frames of each utterance, in order, where a batch is padded;
+                `None` for all.
             boosts: Words and phrases to boost, for all utterances or one entry for
                 each: a list (default bonuses), word or phrase to bonus in nats (above
                 0 favours), compiled phrases, `Boosts`, `compile_boosts` of these, or
@@ -216,7 +241,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
                 --posterior-scale` finds it.
 
         Returns:
-            A hypothesis for each utterance, in order.
+            A hypothesis for each utterance, in order; a dict by id of a mapping.
 
         Raises:
             ShapeError: Axes, V, lengths or the number of boosts are wrong.
@@ -295,10 +320,17 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._input_check.skip_first()  # they are checked here
         return checked(logprobs, self._output_tokens())
 
+    @by_id
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[list[Hypothesis]]:
-        """Several hypotheses of each utterance, best first; arguments as in `decode`.
+        """At most `options.nbest` hypotheses of different texts, best first.
+
+        Arguments as in `decode`. Each list has one at least. With `WfstDecoder` the
+        first is that of `decode`, bit for bit, and each list an `NbestList` of the
+        lattice's best texts, within `lattice_beam`; `is_exact` tells whether none of
+        these is missing. With `TrieDecoder` without a lexicon, the best path of a text
+        stands for its other spellings.
 
         Raises:
             OptionError: This kind of decoder finds only the best.
@@ -313,6 +345,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             record=record,
         )
 
+    @by_id
     def decode_lattice(
         self,
         logprobs: Any,

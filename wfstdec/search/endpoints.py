@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from wfstdec.errors import OptionError
+from wfstdec.errors import OptionError, levels_inside
 from wfstdec.search.hypothesis import Partial
 from wfstdec.search.options import CheckedOptions
 
@@ -53,7 +53,7 @@ class EndpointRule(CheckedOptions):
         if 0 < self.silence_s < self._least_silence_s:
             text = f"silence_s={self.silence_s:g}, expected {self._least_silence_s:g} "
             text += "or more: cuts in shorter pauses cost words"
-            warnings.warn(text, stacklevel=3)
+            warnings.warn(text, stacklevel=levels_inside())
 
 
 class Signal(EndpointRule):

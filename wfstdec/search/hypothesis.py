@@ -1,5 +1,6 @@
 """Hypotheses as users get them: words with times, and where the cost comes from."""
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -131,6 +132,11 @@ class HasWords:
         """The words with a space between any two, for comparisons of words."""
         text = self.text  # read without words where it can be
         return text if text.isascii() else " ".join(word.text for word in self.words)
+
+    def to_srt(self, options: Any = None) -> str:
+        """SubRip subtitles of the words; `options` are `wfstdec.io.SubtitleOptions`."""
+        subtitles = importlib.import_module("wfstdec.io.subtitles")  # it imports us
+        return str(subtitles.srt_text(self.words, options))
 
     def _repr_html_(self) -> str:
         has_confidences = any(word.confidence is not None for word in self.words)

@@ -60,7 +60,7 @@ def as_numpy(array: Any) -> np.ndarray:
     """Convert to NumPy, without a copy if possible."""
     if isinstance(array, np.ndarray):
         return array
-    if hasattr(array, "detach"):  # torch: no DLPack while gradients are needed
+    if hasattr(array, "requires_grad"):  # torch: no DLPack while gradients are needed
         array = array.detach()
         if "bfloat16" in str(array.dtype):
             array = array.float()

@@ -22,6 +22,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.checks.inputs import SESSION_FRAMES, UTTERANCES
 from wfstdec.errors import InputError, OptionError, SessionError, naming
 from wfstdec.lattice.arrays import Lattice
+from wfstdec.lazy import check_methods
 from wfstdec.search.hypothesis import Hypothesis, Partial, word_later_by
 from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.threads import SEGMENTS, DeferredSignals, Workers
@@ -44,6 +45,7 @@ class _Session:
     partial: Partial | None = None  # None where frames have come since
 
 
+@check_methods
 class Sessions:
     """Utterances under way side by side; made by `Decoder.sessions`.
 

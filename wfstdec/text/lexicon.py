@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import re
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,8 +26,8 @@ from unicodedata import is_normalized
 
 import numpy as np
 
-from wfstdec.errors import LexiconError, OptionError, check_listed, needs
-from wfstdec.text.display import few
+from wfstdec.errors import LexiconError, OptionError, check_listed, levels_inside, needs
+from wfstdec.text.display import few, short
 from wfstdec.text.files import PathLike, read_lines, reading
 from wfstdec.text.tokens import (
     EPSILON,
@@ -94,7 +95,7 @@ class Lexicon:
 
 def read_lexicon(
     path: PathLike,
-    tokens: TokenTable,
+    tokens: TokensLike,
     *,
     separator: str | int | None = None,
     has_probs: bool | None = None,
@@ -108,7 +109,7 @@ def read_lexicon(
 
     Args:
         path: The file, plain or gzip.
-        tokens: The table that the pronunciations refer to.
+        tokens: The table that the pronunciations refer to, as `token_table` takes it.
         separator: The token between words, by name or index; it is taken off the ends
             of pronunciations, where Flashlight's lexicons have it.
         has_probs: Whether there are probabilities (of (0, 1], Kaldi's lexiconp); None
@@ -120,6 +121,7 @@ def read_lexicon(
         TokenTableError: The separator is not a token.
         FormatError: The file cannot be read or is not UTF-8.
     """
+    tokens = load_tokens(tokens, None)
     between = _separator(separator, tokens)
     entries: dict[tuple[str, Pronunciation], float] = {}
     repeated = []
@@ -145,15 +147,16 @@ def read_lexicon(
         text = "%s: %d entries come twice and are read once, first %s"
         _log.info(text, path, len(repeated), repeated[0])
     words, pronunciations = zip(*entries, strict=True)
-    return Lexicon(words, pronunciations, np.array(list(entries.values()), np.float32))
+    return Lexicon(words, pronunciations, np.array([*entries.values()], np.float32))
 
 
 def spelling_lexicon(
     words: Iterable[str],
-    tokens: TokenTable,
+    tokens: TokensLike,
     *,
     separator: str | int | None = None,
-    sentencepiece_model: PathLike | None = None,
+    sentencepiece_model: PathLike | Any = None,
+    skip: bool = False,
 ) -> Lexicon:
     """Spell words with the tokens themselves: characters, or SentencePiece pieces.
 
@@ -166,21 +169,27 @@ def spelling_lexicon(
 
     Args:
         words: Words; repeated ones count once, `<s>`, `</s>` and `<unk>` not at all.
-        tokens: The token table.
+        tokens: The token table, as `token_table` takes it.
         separator: The token between words, by name or index.
-        sentencepiece_model: The `.model` file that goes with the tokens.
+        sentencepiece_model: The `.model` file or processor that goes with the tokens.
+        skip: Whether words that cannot be spelt are left out, with a warning of a few
+            of them and their number.
 
     Raises:
-        LexiconError: Words that cannot be spelt: a few of them and their number.
+        LexiconError: Words cannot be spelt, or none can where they are left out.
         TokenTableError: The separator is not a token.
         BackendError: A model is given and sentencepiece is not installed.
     """
+    table = load_tokens(tokens, None)
     found, bad = spellable_words(
-        words, tokens, separator=separator, sentencepiece_model=sentencepiece_model
+        words, table, separator=separator, sentencepiece_model=sentencepiece_model
     )
     if bad:
-        pieces = spelling_pieces(tokens, [_separator(separator, tokens)])
-        raise LexiconError(_cannot_spell(bad, len(bad) + len(found), pieces))
+        pieces = spelling_pieces(table, [_separator(separator, table)])
+        text = _cannot_spell(bad, len(bad) + len(found), pieces)
+        if not skip or not len(found):
+            raise LexiconError(text)
+        warnings.warn(f"{text}; left out", stacklevel=levels_inside())
     return found
 
 
@@ -189,7 +198,7 @@ def spellable_words(
     tokens: TokenTable,
     *,
     separator: str | int | None = None,
-    sentencepiece_model: PathLike | None = None,
+    sentencepiece_model: PathLike | Any = None,
 ) -> tuple[Lexicon, list[str]]:
     """Make a `spelling_lexicon` of words that can be spelt; and name the others."""
     check_listed("words", words)
@@ -337,13 +346,20 @@ def _sentencepiece_speller(
     return spell
 
 
-def load_sentencepiece(path: PathLike) -> Any:
-    """Read a SentencePiece model."""
+def load_sentencepiece(path: PathLike | Any) -> Any:
+    """Read a SentencePiece model, or take a processor."""
+    if not isinstance(path, str | os.PathLike):
+        if not hasattr(path, "encode_as_pieces"):
+            expected = "expected a file or a SentencePieceProcessor"
+            raise OptionError(f"sentencepiece_model={short(path)}, {expected}")
+        return path
     hint = ": pip install sentencepiece; or leave the model out"
     with needs("a SentencePiece model needs sentencepiece", hint):
         sentencepiece = importlib.import_module("sentencepiece")
     with reading(path, "SentencePiece model"):
-        return sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
+        processor = sentencepiece.SentencePieceProcessor()
+        processor.Load(os.fspath(path))
+        return processor
 
 
 class SentencePieceFile:
@@ -408,14 +424,43 @@ def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:
     return tokens
 
 
+LexiconLike = PathLike | Lexicon | Mapping[str, Any] | Iterable[tuple[str, Any]]
+"""A file, an object, or word to pronunciation or a list of them: `c a t`, or names."""
+
+
 def load_lexicon(
-    lexicon: PathLike | Lexicon, table: TokenTable, separator: int | None
+    lexicon: LexiconLike, table: TokenTable, separator: int | None
 ) -> Lexicon:
-    """Read a lexicon, or take one; the separator is a token, as of `separator_of`."""
+    """Read or make a lexicon; the separator is a token, as of `separator_of`."""
     if isinstance(lexicon, Lexicon):
         return lexicon
-    name = None if separator is None else table.names[separator]
-    return read_lexicon(lexicon, table, separator=name)
+    if isinstance(lexicon, str | os.PathLike):
+        name = None if separator is None else table.names[separator]
+        return read_lexicon(lexicon, table, separator=name)
+    listed: Any = lexicon.items() if isinstance(lexicon, Mapping) else lexicon
+    entries: dict[tuple[str, Pronunciation], None] = {}
+    for entry in listed if isinstance(listed, Iterable) else [listed]:
+        match entry:
+            case (str(word), str(one)):
+                spelt: list = [one.split()]
+            case (str(word), [*several]):
+                spelt = [p.split() if isinstance(p, str) else p for p in several]
+            case _:
+                word, spelt = "", []
+        good = all(
+            isinstance(p, list | tuple) and {*map(type, p)} == {str} for p in spelt
+        )
+        if not (word and spelt and good):
+            raise LexiconError(
+                f"lexicon has {short(entry)}, expected a file, a Lexicon, or words "
+                "with pronunciations: {'cat': 'c a t'}; `spelling_lexicon` spells words"
+            )
+        for names in spelt:
+            entries[word, _pronunciation(word, names, table, separator)] = None
+    if not entries:
+        raise LexiconError("lexicon has no entries, expected words with pronunciations")
+    words, prons = zip(*entries, strict=True)
+    return Lexicon(words, prons, np.zeros(len(words), np.float32))
 
 
 def token_named(name: str | None, table: TokenTable, option: str) -> int | None:
@@ -427,7 +472,7 @@ def separator_of(
     name: str | None,
     table: TokenTable,
     *,
-    lexicon: PathLike | Lexicon | None = None,
+    lexicon: LexiconLike | None = None,
     silence: str | None = None,
 ) -> int | None:
     """The token between words by name; `"auto"` takes `|` of Hugging Face's tables."""

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from wfstdec.errors import OptionError, TokenTableError
-from wfstdec.text.display import few
+from wfstdec.text.display import few, short
 from wfstdec.text.files import PathLike, read_lines, reading
 
 EPSILON = 0
@@ -121,9 +121,10 @@ def token_table(
 
     Args:
         names: V different names, in the order of the model's outputs; or `{name:
-            token}`; or a file, see `read_tokens`; or a tokenizer: of Transformers,
-            whose padding token is the blank, or a SentencePiece processor. In a list,
-            one name may be empty: that of the blank, as pyctcdecode has it.
+            token}`; or a file, see `read_tokens`; or a table; or a tokenizer: of
+            Transformers, whose padding token is the blank, or a SentencePiece
+            processor. In a list, one name may be empty: that of the blank, as
+            pyctcdecode has it.
         blank: Its name or index (a string is an index only where no token is called
             so), -1 for the last, or None to recognise one of `BLANK_NAMES`. The index
             V, one after the last, adds a token `<blank>` there: NeMo's tables leave
@@ -135,6 +136,8 @@ def token_table(
     """
     if isinstance(names, (str, os.PathLike)):
         return read_tokens(names, blank)
+    if isinstance(names, TokenTable):
+        return names if blank is None else _checked(names.names, blank)
     # A tokenizer has its own way to tell names, and a blank of its own.
     if hasattr(names, "get_vocab"):  # of Transformers, or of Tokenizers
         padding = getattr(names, "pad_token", None)
@@ -146,7 +149,11 @@ def token_table(
     try:
         if isinstance(names, Mapping):
             return _checked(_names_by_id(list(names.items())), blank)
-        listed = tuple(names)
+        try:
+            listed = tuple(names)
+        except TypeError:
+            expected = "expected names in order, name to token, a file or a tokenizer"
+            raise TokenTableError(f"{short(names)}, {expected}") from None
         # pyctcdecode writes the blank so; an empty name cannot be written to a file.
         if blank is None and listed.count("") == 1 and "<blank>" not in listed:
             blank = listed.index("")
@@ -184,7 +191,7 @@ def _names_in(lines: list[str], name: str) -> tuple[str, ...]:
     scored = _match_all(_WITH_SCORE, lines)
     if not (scored and name.endswith(".vocab")):
         if pairs := _match_all(_WITH_ID, lines):
-            return _names_by_id(pairs)
+            return _names_by_id([(name, int(token)) for name, token in pairs])
     return tuple(name for name, _ in scored) or tuple(lines)
 
 
@@ -203,17 +210,22 @@ def _json_names(text: str) -> tuple[str, ...]:
         return tuple(pairs)
     if kinds != {tuple}:
         raise TokenTableError("other JSON, expected {token: id} or a list of tokens")
-    for name, token in pairs:
-        if type(token) is not int:
-            raise TokenTableError(f"token {name!r} has {token!r}, expected an integer")
     return _names_by_id(pairs)
 
 
-def _names_by_id(pairs: Sequence[tuple[str, str | int]]) -> tuple[str, ...]:
+def _names_by_id(pairs: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
     """Names in the order of their ids, which must be 0..V-1, each once."""
     by_id: dict[int, str] = {}
-    for name, text in pairs:
-        token = int(text)
+    if pairs and all(isinstance(table, list | Mapping) for _, table in pairs):  # MMS
+        raise TokenTableError(
+            f"a table for each of {few([name for name, _ in pairs])}, expected one: "
+            f"token_table(json.load(file)[{pairs[0][0]!r}])"
+        )
+    for name, token in pairs:
+        if not isinstance(token, int | np.integer) or isinstance(token, bool):
+            text = f"token {name!r} has {short(token)}, expected an integer"
+            raise TokenTableError(text)
+        token = int(token)
         if token in by_id:
             raise TokenTableError(
                 f"{by_id[token]!r} and {name!r} both have id {token}, expected ids "
@@ -238,8 +250,9 @@ def _checked(names: tuple[str, ...], blank: int | str | None) -> TokenTable:
         names = (*names, "<blank>")
     first: dict[str, int] = {}
     for token, name in enumerate(names):
-        if not name:
-            raise TokenTableError(f"token {token} is empty, expected a name")
+        if not name or not isinstance(name, str):
+            found = "empty" if name == "" else short(name)
+            raise TokenTableError(f"token {token} is {found}, expected a name")
         if first.setdefault(name, token) != token:
             both = f"tokens {first[name]} and {token} are both {name!r}"
             raise TokenTableError(f"{both}, expected names that differ")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib
 import logging
 import math
-import os
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -23,7 +22,6 @@ from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler, Vocabulary
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.g2p import G2pLike, Pronouncer
-from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import BoostError, InputError, OptionError, check_listed
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.kernels import UNKNOWN
@@ -41,6 +39,7 @@ from wfstdec.text.lexicon import (
     AUTO,
     WORD_START,
     Lexicon,
+    LexiconLike,
     TokensLike,
     load_lexicon,
     load_tokens,
@@ -125,7 +124,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
         self,
         *,
         tokens: TokensLike,
-        lexicon: str | os.PathLike[str] | Lexicon | None = None,
+        lexicon: LexiconLike | None = None,
         lm: AnyLM | None = None,
         options: TrieOptions | None = None,
         backend: str = "auto",
@@ -280,18 +279,6 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
         if self.lexicon is None:
             _check_token_options(other.options)
         return other
-
-    def decode_nbest(
-        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
-    ) -> list[list[Hypothesis]]:
-        """At most `options.nbest` hypotheses of different texts, best first.
-
-        Without a lexicon tokens may spell a text in several ways: the best of these
-        paths stands for it.
-
-        Arguments and errors as in `decode`; every list has at least one.
-        """
-        return super().decode_nbest(logprobs, lengths, boosts)
 
     def _check_lattices(self) -> None:
         if not self.records_lattices:

@@ -22,7 +22,6 @@ from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.g2p import G2pLike, Pronouncer
-from wfstdec.boost.lists import BoostsLike
 from wfstdec.checks.inputs import OutputTokens
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.fst.tlg import build_graph
@@ -31,13 +30,12 @@ from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.decoder import ChoosingDecoder
-from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.hypotheses import GraphCosts, Reader
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of
 from wfstdec.search.paths.tokens import Path
 from wfstdec.search.paths.words import aligner_of
 from wfstdec.text.arpa import ArpaModel
-from wfstdec.text.lexicon import Lexicon, TokensLike
+from wfstdec.text.lexicon import LexiconLike, TokensLike
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.lattice_pack import RecordedLattice, lattice_of
@@ -88,7 +86,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
         backend: str = "auto",
         *,
         tokens: TokensLike | None = None,
-        lexicon: str | os.PathLike[str] | Lexicon | None = None,
+        lexicon: LexiconLike | None = None,
         lm: str | os.PathLike[str] | ArpaModel | None = None,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
@@ -134,20 +132,6 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
         ilabels = self.graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
         counts = np.bincount(ilabels)[ilabel_of(0) :]  # by token
         return replace(outputs, words=frozenset(np.flatnonzero(counts).tolist()))
-
-    def decode_nbest(
-        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
-    ) -> list[list[Hypothesis]]:
-        """Return the `nbest` best texts of each utterance's lattice, best first.
-
-        The first equals the result of `decode`, bit for bit. Each list is an
-        `NbestList`, whose `is_exact` tells whether none is missing. Texts that cost
-        more than the best one and `lattice_beam` are left out.
-
-        Raises:
-            WfstdecError: As `decode`.
-        """
-        return super().decode_nbest(logprobs, lengths, boosts)
 
     def _repr_of_model(self) -> str:
         return repr(self.graph)

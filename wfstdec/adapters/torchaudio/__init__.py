@@ -7,19 +7,6 @@ best = decoder(emissions)[0][0]              # a CTCHypothesis
 best.words, best.score, best.tokens, best.timesteps
 """
 
-from wfstdec.adapters.torchaudio.decoder import (
-    CTCDecoder,
-    CTCHypothesis,
-    ctc_decoder,
-    download_pretrained_files,
-)
-from wfstdec.adapters.torchaudio.models import CTCDecoderLM, CTCDecoderLMState
+from wfstdec.lazy import names_of_stub
 
-__all__ = [
-    "CTCDecoder",
-    "CTCDecoderLM",
-    "CTCDecoderLMState",
-    "CTCHypothesis",
-    "ctc_decoder",
-    "download_pretrained_files",
-]
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

@@ -9,26 +9,6 @@ one model and one decoder, and keeps them. `run_rows` does the rest. Needs the e
 `ray`.
 """
 
-from wfstdec.batch.ray.jobs import RayOptions, RowsSummary, run_rows
-from wfstdec.batch.ray.rows import (
-    DecodeRows,
-    RowWorker,
-    TranscribeRows,
-    are_rows,
-    logprob_rows,
-    recording_rows,
-    result_schema,
-)
+from wfstdec.lazy import names_of_stub
 
-__all__ = [
-    "DecodeRows",
-    "RayOptions",
-    "RowWorker",
-    "RowsSummary",
-    "TranscribeRows",
-    "are_rows",
-    "logprob_rows",
-    "recording_rows",
-    "result_schema",
-    "run_rows",
-]
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)
