@@ -216,7 +216,7 @@ def test_no_word_and_no_end_is_possible(lm_scale, lookahead, merge, backend):
 @pytest.mark.parametrize("merge", MERGES)
 def test_boosts(merge, boosts, backend):
     boosted = 0
-    for i in range(15):
+    for i in range(45):
         kind = naive_search_cases.WITH_LEXICON[i % 3]
         case, texts = drawn(i, kind, merge, boosts=boosts)
         (hyp,) = decode(case, backend, merge=merge, lookahead=LOOKAHEADS[i % 3])
