@@ -8,7 +8,7 @@ from fst_tools import outputs_of
 
 from wfstdec.errors import BackendError, GraphError
 from wfstdec.fst.arrays import arcs_of, fst_of
-from wfstdec.fst.engine import determinize, from_kaldifst, to_kaldifst
+from wfstdec.fst.engine import ENGINES, determinize, from_kaldifst, to_kaldifst
 
 INF = np.inf
 
@@ -27,7 +27,9 @@ def test_arrays_go_in_and_out():
     assert (back.num_states, back.num_arcs) == (3, 3)
 
 
-def test_determinizing_keeps_costs_and_removes_epsilons():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_determinizing_keeps_costs_and_removes_epsilons(engine):
+    pytest.importorskip(engine)
     a, b = 1, 2
     fst = fst_of(
         [
@@ -38,25 +40,28 @@ def test_determinizing_keeps_costs_and_removes_epsilons():
         start=0,
         final_cost=[INF, INF, INF, INF, 0.0],
     )
-    found = determinize(fst, 100)
+    found = determinize(fst, 100, engine)
     for string, cost in {(a, a): 0.625, (a, b): 3.0, (b,): 0.25}.items():
         assert outputs_of(found, string) == pytest.approx({(): cost})
     leaving = found.ilabel[: found.state_arc_splits[1]]
     assert len(set(leaving.tolist())) == len(leaving)
 
 
-def test_kaldifst_that_is_not_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "kaldifst", None)
-    with pytest.raises(BackendError, match="a grammar needs kaldifst.*kaldifst$"):
-        determinize(fst_of([arcs_of(0, 1, 1, 0)], 0, [0.0]), 10)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_that_is_not_installed(monkeypatch, engine):
+    monkeypatch.setitem(sys.modules, engine, None)
+    with pytest.raises(BackendError, match=f"needs {engine}.*pip install {engine}$"):
+        determinize(fst_of([arcs_of(0, 1, 1, 0)], 0, [0.0]), 10, engine)
 
 
-def test_determinizing_that_would_not_end_raises_and_keeps_nothing():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_determinizing_that_would_not_end_raises_and_keeps_nothing(engine):
     """At its limit kaldifst has a partial graph; it must never be used."""
+    pytest.importorskip(engine)
     drifting = fst_of(
         [arcs_of([0, 0], 1, 0, [1, 2]), arcs_of([1, 2], 2, 0, [1, 2], [1.0, 2.0])],
         start=0,
         final_cost=[INF, 0.0, 0.0],
     )
     with pytest.raises(GraphError, match="more than 50 states, expected fewer"):
-        determinize(drifting, 50)
+        determinize(drifting, 50, engine)

@@ -27,6 +27,7 @@ from wfstdec.checks.rows import check_frame_shift
 from wfstdec.compare.tuning import RANGES, TRIE_GRID, WFST_GRID
 from wfstdec.errors import OptionError
 from wfstdec.fst.openfst import FORMS
+from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
@@ -173,6 +174,7 @@ _TABLE: dict[str, Any] = {
     "tokens: nats for each word, in addition to its <unk>, and for each token",
     "--nemo-tokens": "ARPA file of NeMo: its words are characters for tokens",
     f"--topology {'|'.join(TOPOLOGIES)} normal": "CTC topology",
+    f"--engine {'|'.join(ENGINES)} kaldifst": "FST library that determinizes --grammar",
     "--no-minimize": "no minimization: exact costs, a larger graph",
     "--words FILE": "word table: 'word id' lines, <eps> is 0",
     "--tune FILE+": "printed text to tune on (default: the last twentieth)",

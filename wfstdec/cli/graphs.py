@@ -31,7 +31,7 @@ _log = logging.getLogger("wfstdec.build")
 
 @command(
     "--topology --blank --separator --separator-optional --silence --silence-prob "
-    "--unk-cost --open-vocabulary --sentencepiece-model --no-minimize",
+    "--unk-cost --open-vocabulary --sentencepiece-model --engine --no-minimize",
     required="--tokens --output",
     one_of=("--lexicon --spell", "--lm --grammar"),
 )
@@ -45,7 +45,7 @@ def build(args: Args) -> None:
         tokens=tokens,
         lexicon=args.lexicon or _spelling_of_words(args, tokens),
         **values_of(args, "lm grammar topology separator separator_optional"),
-        **values_of(args, "silence silence_prob unk_cost"),
+        **values_of(args, "silence silence_prob unk_cost engine"),
         open_vocabulary=open_vocabulary_of(args),
         minimize=not args.no_minimize,
         progress=not args.quiet,

@@ -28,7 +28,7 @@ import numpy as np
 
 from wfstdec.errors import ArpaError, GrammarError, GraphError
 from wfstdec.fst.arrays import LabelSpace, arcs_of, fst_of, least_final_costs
-from wfstdec.fst.engine import determinize
+from wfstdec.fst.engine import KALDIFST, determinize
 from wfstdec.fst.openfst import FstContent, Symbols, parse_fst, read_fst
 from wfstdec.fst.operations import trimmed
 from wfstdec.graph.arcs import FstArrays
@@ -148,7 +148,9 @@ def read_grammar(source: Any) -> WordAcceptor:
     return _acceptor(content, content.isymbols, place)
 
 
-def build_user_grammar(acceptor: WordAcceptor, labels: LabelSpace) -> FstArrays:
+def build_user_grammar(
+    acceptor: WordAcceptor, labels: LabelSpace, engine: str = KALDIFST
+) -> FstArrays:
     """Make G from a grammar, all of whose words are in `labels.words`."""
     ids = {word: i for i, word in enumerate(labels.words)}
     if missing := [word for word in acceptor.words if word not in ids]:
@@ -164,7 +166,7 @@ def build_user_grammar(acceptor: WordAcceptor, labels: LabelSpace) -> FstArrays:
     least_final_costs(anywhere, EPSILON)  # raises for a negative cycle
     # Epsilons of a back-off model become `#0`: determinizing would expand them.
     if not _is_backoff_model(fst):
-        fst = _determinized(fst)
+        fst = _determinized(fst, engine)
     backoff = fst.ilabel == EPSILON
     fst = replace(
         fst,
@@ -225,10 +227,10 @@ def _is_backoff_model(fst: FstArrays) -> bool:
     return bool((behind < 0).all())
 
 
-def _determinized(fst: FstArrays) -> FstArrays:
+def _determinized(fst: FstArrays, engine: str) -> FstArrays:
     limit = max(_LEAST_STATE_LIMIT, 2 * fst.num_states)
     try:
-        return determinize(fst, limit)
+        return determinize(fst, limit, engine)
     except GraphError:
         raise GrammarError(
             f"determinizing the grammar needs more than {limit} states, expected "

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from wfstdec.errors import LexiconError, OptionError
 from wfstdec.fst.arrays import LabelSpace
+from wfstdec.fst.engine import ENGINES, KALDIFST
 from wfstdec.fst.grammar import (
     WordAcceptor,
     build_grammar,
@@ -127,6 +128,7 @@ def build_graph(
     unk_cost: float | None = None,
     oov_exits: bool = True,
     open_vocabulary: OpenCosts | None = None,
+    engine: str = KALDIFST,
     minimize: bool = True,
     progress: bool = False,
 ) -> PackedGraph:
@@ -155,6 +157,7 @@ def build_graph(
         open_vocabulary: What words cost that are spelled by tokens, an
             `OpenVocabulary`: any word may occur where `<unk>` may, at the cost of an
             OOV word plus these costs.
+        engine: The library that determinizes a `grammar`: `"kaldifst"` or `"pynini"`.
         minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
 
@@ -163,9 +166,12 @@ def build_graph(
 
     Raises:
         InputError: One of its subclasses, for what is wrong with a file or option.
-        BackendError: kaldifst, which determinizes a `grammar`, is not installed.
+        BackendError: The engine is not installed.
     """
     check_topology(topology)
+    if engine not in ENGINES:
+        expected = " or ".join(map(repr, ENGINES))
+        raise OptionError(f"engine={engine!r}, expected {expected}")
     _check_unk_cost(unk_cost, grammar)
     hidden = None if progress else True  # None: also where there is no terminal
     num_stages = _NUM_STAGES - (not minimize)
@@ -195,7 +201,7 @@ def build_graph(
         if isinstance(model, ArpaModel):
             g = build_grammar(model, labels, unk_cost, oov_cost)
         else:
-            g = build_user_grammar(model, labels)
+            g = build_user_grammar(model, labels, engine)
         stages.made("G", g)
         lg = stages.made("det(L o G)", build_history_tries(marked, labels, g))
         if minimize:
