@@ -26,8 +26,8 @@ from wfstdec.batch.ray import RayOptions
 from wfstdec.checks.rows import check_frame_shift
 from wfstdec.compare.tuning import RANGES, TRIE_GRID, WFST_GRID
 from wfstdec.errors import OptionError
-from wfstdec.fst.openfst import FORMS
 from wfstdec.fst.engine import ENGINES
+from wfstdec.fst.openfst import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
