@@ -208,7 +208,8 @@ _TABLE: dict[str, Any] = {
     f"--to {'|'.join(FORMS)}": "kind of OpenFst file (default: text for .txt, const)",
     # decoding
     "--graph FILE": "search graph of `wfstdec build`",
-    "--logprobs PATH": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
+    "--logprobs PATH": ".npz, Kaldi .ark or .scp, .npy or a folder of them: [T, V] "
+    "each; - or ark:- is an ark from standard input",
     f"--decoder {'|'.join(DECODERS)} wfst": "the search",
     "--frame-shift SECONDS 0.02": _how("seconds per frame", type=seconds),
     "--backend BACKEND auto": f"auto (the CPU), {_BACKENDS}",
@@ -395,8 +396,8 @@ _TABLE: dict[str, Any] = {
     "--proxy-headers": "trust in X-Forwarded-For and -Proto of --forwarded-allow-ips",
     "--forwarded-allow-ips LIST 127.0.0.1,::1": "proxies, with commas; '*' for all",
     # texts that are compared
-    "--ref FILE": "references: 'utterance words...' lines",
-    "--hyp FILE": "hypotheses: 'utterance words...' lines",
+    "--ref FILE": "references: 'utterance words...' lines, .jsonl, .ctm or .trn",
+    "--hyp FILE": "hypotheses: 'utterance words...' lines, .jsonl, .ctm or .trn",
     "--ignore-case": "comparison of words without their case",
     "--characters": "character error rates in place of those of words; spaces do not "
     "count",

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import wfstdec
-from wfstdec.errors import WfstdecError
+from wfstdec.errors import OptionError, WfstdecError
+from wfstdec.text.files import STDIN
 
 if TYPE_CHECKING:
     from wfstdec.cli.flags import Command
@@ -62,6 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = lambda message, *_, **__: _print(f"warning: {message}")
         warnings.simplefilter("ignore" if args.quiet else "once", UserWarning)
         try:
+            if len(piped := piped_of(args)) > 1:
+                raise OptionError(
+                    f"standard input for {' and '.join(piped)}, expected it for one"
+                )
             return command_named(args.command).run(args) or OK
         except BrokenPipeError:  # the reader of our output went away: `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -72,6 +77,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _failed(args.command, error, STOPPED + error.args[1])
         except KeyboardInterrupt as error:
             return _failed(args.command, error, INTERRUPTED)
+
+
+def piped_of(args: argparse.Namespace) -> list[str]:
+    """The flags that read standard input."""
+    outputs = ("output", "draw", "json", "plot")
+    values = {n: str(x) for n, x in vars(args).items() if n not in outputs}
+    return [n for n, x in values.items() if x == STDIN or x.endswith(f":{STDIN}")]
 
 
 def command_named(name: str) -> Command:

@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +22,8 @@ from typing import IO, Any
 from wfstdec.errors import FormatError, InputError, WfstdecError
 
 PathLike = str | os.PathLike[str]
+STDIN = "-"
+"""Standard input, in place of a file."""
 _DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20
 
 
@@ -47,8 +50,10 @@ def reading(
 
 
 def read_bytes(path: PathLike) -> bytes:
-    """All bytes of a file, unpacked where they begin as packed ones do."""
+    """All bytes of a file, unpacked where they begin as packed ones do; - is stdin."""
     with reading(path):
+        if os.fspath(path) == STDIN:
+            return unpack(sys.stdin.buffer.read(), "standard input")
         return unpack(Path(path).read_bytes(), str(path))
 
 
