@@ -74,7 +74,7 @@ from wfstdec.models import Encoder, EncoderSpec, load_model
 from wfstdec.models.loading import family_of
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Word
-from wfstdec.text.files import atomic_write, digest, read_lines, reading
+from wfstdec.text.files import atomic_write, digest, is_stream, read_lines, reading
 from wfstdec.transcription.encoding import AudioOptions
 from wfstdec.transcription.files import find_recordings, transcribe_files
 from wfstdec.transcription.pieces import CutOptions
@@ -574,6 +574,11 @@ def restart_of(args: Args, output: str | None = None) -> Restart:
     for name, value in vars(args).items():
         if name not in _NO_SETTINGS:
             is_read = isinstance(value, str) and name != output
+            if args.resume and is_read and is_stream(value):
+                raise OptionError(
+                    f"--resume with {flag_of(name)} from a pipe, expected files: only "
+                    "these can be compared with those of the earlier run"
+                )
             is_file = is_read and os.path.exists(value)
             settings[name] = digest(value) if is_file else value
     return Restart(

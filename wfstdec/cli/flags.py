@@ -599,7 +599,7 @@ class Command:
     flags: str = ""
     places: Mapping[str, Any] = field(default_factory=dict)  # positional: help or more
     required: str = ""
-    one_of: Sequence[str] = ()  # one flag of each is required
+    one_of: Sequence[str] = ()  # at most one flag of each
     at_most_one: str = ""
     decoders: Sequence[str] = ()  # its decoders, whose flags it has
     groups: Mapping[str, str] = field(default_factory=dict)  # by their titles in help
@@ -624,7 +624,7 @@ class Command:
 
         add(parser, self.required, required=True)
         for names in self.one_of:
-            add(parser.add_mutually_exclusive_group(required=True), names)
+            add(parser.add_mutually_exclusive_group(), names)
         if self.at_most_one:
             add(parser.add_mutually_exclusive_group(), self.at_most_one)
         add(parser, f"{self.flags} --quiet")

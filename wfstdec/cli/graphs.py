@@ -7,8 +7,17 @@ from pathlib import Path
 import numpy as np
 
 import wfstdec
-from wfstdec.cli.flags import Args, command, made_of, open_vocabulary_of, values_of
+from wfstdec.cli.flags import (
+    Args,
+    changed,
+    command,
+    made_of,
+    name_of,
+    open_vocabulary_of,
+    values_of,
+)
 from wfstdec.errors import OptionError
+from wfstdec.fst.grammar import read_grammar
 from wfstdec.io.lattices import graph_dot
 from wfstdec.io.outputs import open_output
 from wfstdec.jit.cache import AHEAD, ENTRY
@@ -29,17 +38,44 @@ from wfstdec.warm_up import warm_up as compile_ahead
 _log = logging.getLogger("wfstdec.build")
 
 
+_LANG = {
+    "tokens": "tokens.txt phones.txt",
+    "words": "words.txt",
+    "lexicon": "lexicon_disambig.txt lexiconp_disambig.txt lexicon.txt lexiconp.txt",
+    "grammar": "G.fst G.fst.txt",
+}
+"""Files of Kaldi's lang folders by flag; the first that is there is taken."""
+
+
 @command(
-    "--topology --blank --separator --separator-optional --silence --silence-prob "
-    "--unk-cost --open-vocabulary --sentencepiece-model --engine --no-minimize",
-    required="--tokens --output",
+    "--tokens --lang --words --topology --blank --separator --separator-optional "
+    "--silence --silence-prob --unk-cost --open-vocabulary --sentencepiece-model "
+    "--engine --no-minimize",
+    required="--output",
     one_of=("--lexicon --spell", "--lm --grammar"),
+    changes={
+        "--lang": changed(
+            None,
+            "Kaldi's lang folder, for what no other flag gives: tokens.txt or "
+            "phones.txt, words.txt, lexicon_disambig.txt, G.fst",
+            metavar="FOLDER",
+        ),
+        "--words": {"help": "word table of a --grammar without one: 'word id' lines"},
+    },
 )
 def build(args: Args) -> None:
     """Build a search graph of tokens, a lexicon and a language model.
 
     States, arcs, seconds and memory of each stage are printed on standard error.
     """
+    if args.lang is not None:
+        _take_lang(args)
+    for flags in ("--tokens", "--lexicon --spell", "--lm --grammar"):
+        if not any(getattr(args, name_of(flag)) for flag in flags.split()):
+            one = flags.replace(" ", " nor ")
+            raise OptionError(f"neither {one} given, expected one, or --lang")
+    if args.grammar is not None and args.words is not None:
+        args.grammar = read_grammar(args.grammar, args.words)
     tokens = read_tokens(args.tokens, args.blank)
     graph = wfstdec.build_graph(
         tokens=tokens,
@@ -51,6 +87,17 @@ def build(args: Args) -> None:
         progress=not args.quiet,
     )
     graph.save(args.output)
+
+
+def _take_lang(args: Args) -> None:
+    """Take from a lang folder what no flag gives."""
+    given = {"lexicon": args.spell, "grammar": args.lm}
+    for name, files in _LANG.items():
+        found = [
+            path for one in files.split() if (path := Path(args.lang, one)).is_file()
+        ]
+        if found and getattr(args, name) is None and given.get(name) is None:
+            setattr(args, name, str(found[0]))
 
 
 def _spelling_of_words(args: Args, tokens: TokenTable) -> Lexicon:

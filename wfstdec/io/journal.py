@@ -127,19 +127,23 @@ class Journal:
         """Note an utterance that is left out."""
         self._write({"failed": error.utterance, "why": error.message})
 
-    def finish(self) -> None:
+    def finish(self, inputs: str = "") -> None:
         """Give the files their names: the run is over."""
-        for final, file in zip(self._finals, self.files, strict=True):
+        sums = []
+        for i, (final, file) in enumerate(zip(self._finals, self.files, strict=True)):
             with writing(partial(final)):
                 file.flush()
                 self._sync(file)
+                self._count(i, file)
                 file.close()
-        self._write({"finished": True})
+            sums.append(self._sums[i])
+        self._write({"finished": True, "sums": sums, "inputs": inputs})
         for final in self._finals:
             with writing(final):
                 os.replace(partial(final), final)
                 _sync_folder(final.parent)
-        self.path.unlink()
+        if not self._restart.resume:
+            self.path.unlink()
         self._close()
 
     def stop(self) -> int:
@@ -156,6 +160,12 @@ class Journal:
         (header, at), *done = lines or [({}, 0)]
         ends = [0] * len(self._finals)
         if not done or self._restart.overwrite:
+            _cut(self._file, 0)
+            self._write(self._header)
+            return ends
+        # A run that was to be resumed keeps its journal, for later ones with `resume`.
+        is_over = done[-1][0].get("finished") and _all_there(self._finals)
+        if is_over and not (self._restart.resume and _is_same(self._header, header)):
             _cut(self._file, 0)
             self._write(self._header)
             return ends
@@ -212,6 +222,41 @@ class Journal:
         for file in (*self.files, self._file):
             with contextlib.suppress(OSError, ValueError):
                 file.close()
+
+
+def is_finished(path: Path, restart: Restart) -> bool:
+    """Whether a run with these settings and inputs has made all of its files."""
+    if not (restart.resume and path.is_file()):
+        return False
+    with path.open("rb") as file:
+        lines = [line for line, _ in _lines(file)] or [{}]
+    header, last = lines[0], lines[-1]
+    if not last.get("finished") or any("failed" in line for line in lines):
+        return False
+    wanted = settings_as_json(restart.settings)
+    files = list(map(Path, header["files"]))
+    return (
+        last["inputs"] == restart.inputs != ""
+        and all(_same(x, header["settings"].get(n)) for n, x in wanted.items())
+        and _all_there(files)
+        and list(map(_checksum, files)) == last["sums"]
+    )
+
+
+def _same(one: Any, other: Any) -> bool:
+    return _shown(one)[1] == _shown(other)[1]
+
+
+def _all_there(files: Sequence[Path]) -> bool:
+    return not any(partial(one).exists() or not one.exists() for one in files)
+
+
+def _checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            found = zlib.crc32(data, found)
+    return found
 
 
 def lock(file: IO[Any], place: Path) -> None:

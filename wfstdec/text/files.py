@@ -178,6 +178,14 @@ def writing(path: PathLike) -> Iterator[None]:
         raise FormatError(f"{path}: cannot write: {error.strerror}") from error
 
 
+def is_stream(path: PathLike) -> bool:
+    """Whether a name is of standard input, or of a pipe: it can be read once."""
+    name = os.fspath(path)
+    if name == STDIN or name.endswith(f":{STDIN}"):
+        return True
+    return os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name))
+
+
 def digest(path: PathLike) -> dict[str, Any]:
     """Tell a file or folder from others by a few values, in a moment."""
     # Of a file up to 16 MB all bytes count; of a larger one size, date, and pieces; of
