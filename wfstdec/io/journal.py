@@ -9,7 +9,8 @@ While results are written to `hyp.txt` there are
 and `x.lat.partial`, where lattices are kept too, until all is done. After an error, a
 run with `Restart(resume=True)` cuts the files to the last utterance that is whole in
 all of them, and continues behind it. Results in a folder are whole files; its journal
-is `wfstdec.journal` in it.
+is `wfstdec.journal` in it. A run with `resume` leaves its journal when it is finished:
+the next one with the same settings and inputs has nothing to do.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ from wfstdec.text.files import reading, writing
 
 _FORMAT = "wfstdec.journal"
 _VERSION = 2
+FOLDER_JOURNAL = "wfstdec.journal"
 _SYNC_S = 5.0
 """Seconds between two syncs of files: the work that a power cut may cost."""
 
@@ -49,6 +51,8 @@ class Restart:
     # `wfstdec.text.files.digest`); a run is resumed only with the same
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     called: Callable[[str], str] = str  # The name of a setting, as users know it
+    # A digest of settings and inputs that a finished run is recognised by; None: never
+    inputs: str | None = None
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -127,7 +131,7 @@ class Journal:
         """Note an utterance that is left out."""
         self._write({"failed": error.utterance, "why": error.message})
 
-    def finish(self, inputs: str = "") -> None:
+    def finish(self) -> None:
         """Give the files their names: the run is over."""
         sums = []
         for i, (final, file) in enumerate(zip(self._finals, self.files, strict=True)):
@@ -137,12 +141,12 @@ class Journal:
                 self._count(i, file)
                 file.close()
             sums.append(self._sums[i])
-        self._write({"finished": True, "sums": sums, "inputs": inputs})
+        self._write({"finished": True, "sums": sums, "inputs": self._restart.inputs})
         for final in self._finals:
             with writing(final):
                 os.replace(partial(final), final)
                 _sync_folder(final.parent)
-        if not self._restart.resume:
+        if self._restart.inputs is None:
             self.path.unlink()
         self._close()
 
@@ -164,8 +168,14 @@ class Journal:
             self._write(self._header)
             return ends
         # A run that was to be resumed keeps its journal, for later ones with `resume`.
-        is_over = done[-1][0].get("finished") and _all_there(self._finals)
-        if is_over and not (self._restart.resume and _is_same(self._header, header)):
+        known, finals = [line for line, _ in lines], self._finals
+        inputs = self._restart.inputs
+        is_same = inputs is not None and inputs == known[-1].get("inputs")
+        is_same = is_same and _is_over(known, self.path, finals)
+        # It was stopped while files were given their names.
+        is_between = any(partial(one).exists() for one in finals)
+        is_between &= all(one.exists() or partial(one).exists() for one in finals)
+        if known[-1].get("finished") and not (is_same or is_between):
             _cut(self._file, 0)
             self._write(self._header)
             return ends
@@ -179,8 +189,7 @@ class Journal:
             )
         check_same(self._header, header, self.path, self._restart)
         for final in self._finals:
-            # It was stopped while files were given their names.
-            if done[-1][0].get("finished") and not partial(final).exists():
+            if known[-1].get("finished") and not partial(final).exists():
                 os.replace(final, partial(final))
         paths = map(partial, self._finals)
         sizes = [path.stat().st_size if path.exists() else 0 for path in paths]
@@ -225,30 +234,29 @@ class Journal:
 
 
 def is_finished(path: Path, restart: Restart) -> bool:
-    """Whether a run with these settings and inputs has made all of its files."""
-    if not (restart.resume and path.is_file()):
+    """Whether a run of these settings and inputs has made all files, none left out."""
+    if restart.inputs is None or not path.is_file():
         return False
     with path.open("rb") as file:
-        lines = [line for line, _ in _lines(file)] or [{}]
-    header, last = lines[0], lines[-1]
-    if not last.get("finished") or any("failed" in line for line in lines):
+        lines = [line for line, _ in _lines(file)]
+    if not lines or any("failed" in line for line in lines):
         return False
-    wanted = settings_as_json(restart.settings)
-    files = list(map(Path, header["files"]))
+    files = list(map(Path, lines[0].get("files", ())))
     return (
-        last["inputs"] == restart.inputs != ""
-        and all(_same(x, header["settings"].get(n)) for n, x in wanted.items())
-        and _all_there(files)
-        and list(map(_checksum, files)) == last["sums"]
+        _is_over(lines, path, files)
+        and lines[-1].get("inputs") == restart.inputs
+        and list(map(_checksum, files)) == lines[-1]["sums"]
     )
 
 
-def _same(one: Any, other: Any) -> bool:
-    return _shown(one)[1] == _shown(other)[1]
-
-
-def _all_there(files: Sequence[Path]) -> bool:
-    return not any(partial(one).exists() or not one.exists() for one in files)
+def _is_over(lines: Sequence[dict[str, Any]], path: Path, files: list[Path]) -> bool:
+    """Whether a run has given all files their names, and they are there."""
+    if not lines[-1].get("finished") or not all(one.exists() for one in files):
+        return False
+    if path.name == FOLDER_JOURNAL:
+        there = {one.stem for one in path.parent.iterdir()}
+        return there.issuperset(line["done"] for line in lines if "done" in line)
+    return not any(partial(one).exists() for one in files)
 
 
 def _checksum(path: Path) -> int:

@@ -77,6 +77,11 @@ def scp_entries(path: Path) -> list[tuple[str, str]]:
     return entries
 
 
+def scp_files(path: Path) -> list[str]:
+    """The files that an scp refers to."""
+    return [_parse_arkpath(target)[0] for _, target in scp_entries(path)]
+
+
 def _refuse_command(target: str, place: str) -> None:
     if "|" in (target[0], target[-1]):
         raise FormatError(
