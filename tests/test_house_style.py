@@ -78,6 +78,7 @@ THIRD_PARTY = {
     "kaldifst": "fst/engine.py",
     "pynini": "fst/engine.py",
     "sentencepiece": "",
+    "shtab": "cli/graphs.py",
     "cupy": "gpu/cupy_device.py",
     "torch": ("transducer/", "attention/", "models/"),
     "onnxruntime": "models/",

@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from wfstdec.fst.arrays import LabelSpace
 from wfstdec.fst.grammar import build_grammar
 from wfstdec.fst.openfst import FstContent, write_fst
 from wfstdec.metrics import count_errors
+from wfstdec.recipes import find_recipe
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.tokens import read_tokens
 
@@ -37,6 +39,11 @@ from wfstdec.text.tokens import read_tokens
 @pytest.fixture
 def files(tmp_path):
     return write_files(tmp_path)
+
+
+def commands_in(text):
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def command_parser(name):
@@ -283,6 +290,61 @@ def test_help_of_long_commands_is_short(name, rare, capsys):
         assert flag in flags.FLAGS and f"{flag} " in whole, flag
     for flag in (*rare, "--help-all"):
         assert flag in whole and f"  {flag}" not in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_short_help_has_an_example(name, capsys):
+    for flag in ("-h", "--help"):
+        with pytest.raises(SystemExit) as ended:
+            main([name, flag])
+        assert ended.value.code == 0
+    text = capsys.readouterr().out
+    lines = text[: len(text) // 2].splitlines()
+    assert len(lines) <= 32 and max(map(len, lines)) <= 88
+    examples = commands_in(command_named(name).examples)
+    assert examples and name in shlex.split(examples[-1])
+    for example in (one for one in examples if one.startswith("wfstdec ")):
+        words = shlex.split(example.partition(" > ")[0])
+        make_parser(words[1]).parse_args(words[1:])
+
+
+def test_examples_of_help_run_one_after_the_other(tmp_path, monkeypatch):
+    """In a copy of the demo's folder; those with models and sound: README's test."""
+    shutil.copytree(find_recipe(), tmp_path / "demo")
+    monkeypatch.chdir(tmp_path / "demo")
+    first = ("doctor", "build", "decode")
+    others = "info build-lm align format rescore score compare tune convert".split()
+    for name in (*first, *others):
+        for example in commands_in(command_named(name).examples):
+            words = shlex.split(example)
+            if words[0] == "wfstdec":
+                assert main([*words[1:], "--quiet"]) == 0, example
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["decod"], "no command 'decod'; nearest: decode"),
+        (["xyzzy"], "no command 'xyzzy'\n"),
+        (["decode", "--logprob=x"], "no flag --logprob; nearest: --logprobs"),
+        (["build", "--no-minimise"], "no flag --no-minimise; nearest: --no-minimize"),
+        (["score", "--qqqq"], "no flag --qqqq\n"),
+    ],
+)
+def test_names_with_typos_get_the_nearest(argv, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_completion_of_bash(capsys):
+    pytest.importorskip("shtab")
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    script += "COMP_WORDS=(wfstdec decode --lm-s); COMP_CWORD=2\n"
+    script += '_shtab_wfstdec wfstdec --lm-s decode; echo "${COMPREPLY[@]}"\n'
+    found = subprocess.run(["bash"], input=script, capture_output=True, text=True)
+    assert found.stdout.split() == ["--lm-scale"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -266,7 +266,7 @@ def _transcribe_rows(args: Args) -> TranscribeRows:
     changes={"--output": {"help": "file (default: standard output)"}},
     examples="""
   echo 'he paid three hundred dollars did he' | wfstdec format --smart
-  wfstdec format words.jsonl --itn en --output readable.txt
+  wfstdec format hyp.jsonl --itn en --output readable.txt
 """,
 )
 def format(args: Args) -> None:
@@ -325,12 +325,15 @@ def _formatted(line: str, formatter: wfstdec.Formatter | None) -> str:
             f"(default: {AlignOptions.beam:g})",
         )
     },
+    common="--tokens --lexicon --separator --logprobs --ref --normalize --output "
+    "--resume",
+    examples=r"""
+  wfstdec align --tokens tokens.txt --lexicon lexicon.txt.gz --separator '<wb>' \
+      --logprobs logprobs.npz --ref refs.txt --output words.ctm
+""",
 )
 def align(args: Args) -> None:
-    r"""Align known texts with log-probs: times of words and tokens.
-
-        wfstdec align --tokens tokens.txt --lexicon lexicon.txt --separator '<wb>' \
-            --logprobs x.npz --ref ref.txt --output x.ctm
+    """Align known texts with log-probs: times of words and tokens.
 
     Without --lexicon words are spelt with the tokens. With --ignore-case or --normalize
     words that the lexicon lacks as they are written are looked up by these rules. Words
@@ -378,12 +381,15 @@ _OURS = "(default: the search's)"
         ),
         "--nbest": changed(1, "different texts of each utterance"),
     },
+    common="--lattices --lm --lm-scale --word-insertion --nbest --model --audio "
+    "--output",
+    examples="""
+  wfstdec decode --graph graph.npz --logprobs logprobs.npz --lattices x.lat
+  wfstdec rescore --lattices x.lat --lm lm.arpa.gz --lm-scale 0.8 --output second.txt
+""",
 )
 def rescore(args: Args) -> None:
     """Rescore lattices with another language model, or under other scales.
-
-        wfstdec decode --graph small.npz --logprobs x.npz --lattices x.lat
-        wfstdec rescore --lattices x.lat --lm large.arpa --lm-scale 0.8 --output hyp.txt
 
     The words of a lattice get new costs: those of its graph are dropped. Without a
     language model the graph's costs stay, and --lm-scale and --word-insertion change

@@ -98,6 +98,7 @@ _log = logging.getLogger("wfstdec.score")
     "--confidences --reliability",
     required="--ref --hyp",
     changes={"--lattices": GIVEN_LATTICES},
+    examples="\n  wfstdec score --ref refs.txt --hyp hyp.ctm --worst 2\n",
 )
 def score(args: Args) -> None:
     """Score hypotheses against references as Kaldi's compute-wer does.
@@ -183,6 +184,12 @@ def _names(utterances: Sequence[str]) -> str:
     "--json --plot",
     required="--ref",
     changes={"--boost": {"nargs": "+"}, **_OF_AUDIO},
+    common="--logprobs --ref --graph --tokens --lexicon --lm --wfst --trie --greedy "
+    "--boost --oracle --json --plot",
+    examples=r"""
+  wfstdec compare --graph graph.npz --logprobs logprobs.npz --ref refs.txt \
+      --wfst beam=8,13 --repeats 1
+""",
 )
 def compare(args: Args) -> None:
     """Compare searches on your own data: WER against speed, at several beams.
@@ -388,6 +395,12 @@ def _searches_of(
         "--lattices": GIVEN_LATTICES,
         "--plot": {"help": "plot of WER against options: .png, .svg (matplotlib)"},
     },
+    common="--logprobs --ref --graph --tokens --lexicon --lm --wfst --trie --boost "
+    "--max-trials --plot",
+    examples=r"""
+  wfstdec tune --graph graph.npz --wfst beam=8 --logprobs logprobs.npz \
+      --ref refs.txt --max-trials 5
+""",
 )
 def tune(args: Args) -> None:
     """Find the LM scale and the word insertion with the fewest errors on a dev set.

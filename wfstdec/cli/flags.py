@@ -609,6 +609,11 @@ class Command:
     examples: str = ""
 
     @property
+    def shown(self) -> str:
+        """The flags of a short `--help`: all, where none are named."""
+        return self.common or " ".join([self.required, *self.one_of, self.flags])
+
+    @property
     def description(self) -> str:
         """Its help."""
         return inspect.getdoc(self.run) or ""

@@ -1,5 +1,6 @@
 """Commands that make, convert and describe graphs and language models; warm-up."""
 
+import importlib
 import logging
 import time
 from pathlib import Path
@@ -16,7 +17,8 @@ from wfstdec.cli.flags import (
     open_vocabulary_of,
     values_of,
 )
-from wfstdec.errors import OptionError
+from wfstdec.cli.main import make_parser
+from wfstdec.errors import OptionError, needs
 from wfstdec.fst.grammar import read_grammar
 from wfstdec.io.lattices import graph_dot
 from wfstdec.io.outputs import open_output
@@ -62,6 +64,11 @@ _LANG = {
         ),
         "--words": {"help": "word table of a --grammar without one: 'word id' lines"},
     },
+    common="--tokens --lexicon --lm --grammar --lang --separator --blank --output",
+    examples=r"""
+  wfstdec build --tokens tokens.txt --lexicon lexicon.txt.gz --lm lm.arpa.gz \
+      --separator '<wb>' --output graph.npz
+""",
 )
 def build(args: Args) -> None:
     """Build a search graph of tokens, a lexicon and a language model.
@@ -120,6 +127,10 @@ def _spelling_of_words(args: Args, tokens: TokenTable) -> Lexicon:
 @command(
     "--tokens --blank --lexicon --separator --graph --unk-cost --nemo-tokens",
     required="--arpa --output",
+    examples=r"""
+  wfstdec build-lm --arpa lm.arpa.gz --tokens tokens.txt --lexicon lexicon.txt.gz \
+      --separator '<wb>' --output lm
+""",
 )
 def build_lm(args: Args) -> None:
     r"""Make a language model that decoders map into memory: a folder, of an ARPA file.
@@ -147,13 +158,14 @@ def build_lm(args: Args) -> None:
     "--tune --speech --vocabulary --passes",
     places={"text": {"nargs": "+", "help": "printed text: plain, .gz or .xz"}},
     required="--output",
+    examples="""
+  wfstdec build-punctuation books/*.txt.xz --output en.punct.npz
+""",
 )
 def build_punctuation(args: Args) -> None:
     """Build a model of punctuation and capitals, of printed text in any language.
 
     A paragraph a line. The model is a network on the words around each place.
-
-        wfstdec build-punctuation books/*.txt.xz --output en.punct.npz
     """
     options = made_of(BuildOptions, args)
     given = values_of(args, "tune speech")
@@ -164,6 +176,7 @@ def build_punctuation(args: Args) -> None:
 @command(
     "--tokens --words --blank --to",
     places={"input": {"help": "graph to read"}, "output": {"help": "graph to write"}},
+    examples="\n  wfstdec convert graph.npz graph.fst\n",
 )
 def convert(args: Args) -> None:
     """Convert graphs: of Kaldi, k2 or NeMo scripts to ours, ours to OpenFst files.
@@ -180,7 +193,9 @@ def convert(args: Args) -> None:
 
 
 @command(
-    "--draw", places={"graph": {"help": "output of `wfstdec build` or `build-lm`"}}
+    "--draw",
+    places={"graph": {"help": "output of `wfstdec build` or `build-lm`"}},
+    examples="\n  wfstdec info graph.npz\n",
 )
 def info(args: Args) -> None:
     """Describe a graph or a saved language model: sizes, degrees, tables."""
@@ -225,7 +240,24 @@ def _describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
     return facts
 
 
-@command("--all")
+@command(
+    places={"shell": {"choices": ("bash", "zsh"), "help": "bash or zsh"}},
+    examples="\n  wfstdec completion bash > ~/.local/share/bash-completion/"
+    "completions/wfstdec\n",
+)
+def completion(args: Args) -> None:
+    """Print a script that completes commands, flags and their values in a shell."""
+    with needs("completion needs shtab", ": pip install shtab"):
+        shtab = importlib.import_module("shtab")
+    parser = make_parser()
+    commands = parser._subparsers._group_actions[0].choices  # type: ignore
+    for one in (action for own in commands.values() for action in own._actions):
+        if one.nargs != 0 and not one.choices:
+            one.complete = shtab.FILE
+    print(shtab.complete(parser, args.shell))
+
+
+@command("--all", examples="\n  wfstdec warm-up\n")
 def warm_up(args: Args) -> None:
     """Compile kernels ahead of time, to avoid latency on the first call.
 
