@@ -4,6 +4,7 @@ import importlib
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -250,7 +251,8 @@ def completion(args: Args) -> None:
     with needs("completion needs shtab", ": pip install shtab"):
         shtab = importlib.import_module("shtab")
     parser = make_parser()
-    commands = parser._subparsers._group_actions[0].choices  # type: ignore
+    groups: Any = parser._subparsers
+    commands = groups._group_actions[0].choices
     for one in (action for own in commands.values() for action in own._actions):
         if one.nargs != 0 and not one.choices:
             one.complete = shtab.FILE
