@@ -77,6 +77,7 @@ THIRD_PARTY = {
     "kenlm": "lm/loading.py",
     "kaldifst": "fst/engine.py",
     "sentencepiece": "",
+    "shtab": "cli/graphs.py",
     "cupy": "gpu/cupy_device.py",
     "torch": ("transducer/", "attention/", "models/"),
     "onnxruntime": "models/",

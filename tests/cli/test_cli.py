@@ -1,14 +1,17 @@
 """The commands, in this process, on small real files."""
 
 import argparse
+import io
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import kaldiio
 import numpy as np
 import pytest
 from cli_files import (
@@ -24,12 +27,23 @@ from cli_files import (
 from wfstdec.cli import flags
 from wfstdec.cli.decode import choose_decoder
 from wfstdec.cli.main import COMMANDS, command_named, main, make_parser
+from wfstdec.fst.arrays import LabelSpace
+from wfstdec.fst.grammar import build_grammar
+from wfstdec.fst.openfst import FstContent, write_fst
 from wfstdec.metrics import count_errors
+from wfstdec.recipes import find_recipe
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.tokens import read_tokens
 
 
 @pytest.fixture
 def files(tmp_path):
     return write_files(tmp_path)
+
+
+def commands_in(text):
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def command_parser(name):
@@ -279,6 +293,61 @@ def test_help_of_long_commands_is_short(name, rare, capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_short_help_has_an_example(name, capsys):
+    for flag in ("-h", "--help"):
+        with pytest.raises(SystemExit) as ended:
+            main([name, flag])
+        assert ended.value.code == 0
+    text = capsys.readouterr().out
+    lines = text[: len(text) // 2].splitlines()
+    assert len(lines) <= 32 and max(map(len, lines)) <= 88
+    examples = commands_in(command_named(name).examples)
+    assert examples and name in shlex.split(examples[-1])
+    for example in (one for one in examples if one.startswith("wfstdec ")):
+        words = shlex.split(example.partition(" > ")[0])
+        make_parser(words[1]).parse_args(words[1:])
+
+
+def test_examples_of_help_run_one_after_the_other(tmp_path, monkeypatch):
+    """In a copy of the demo's folder; those with models and sound: README's test."""
+    shutil.copytree(find_recipe(), tmp_path / "demo")
+    monkeypatch.chdir(tmp_path / "demo")
+    first = ("doctor", "build", "decode")
+    others = "info build-lm align format rescore score compare tune convert".split()
+    for name in (*first, *others):
+        for example in commands_in(command_named(name).examples):
+            words = shlex.split(example)
+            if words[0] == "wfstdec":
+                assert main([*words[1:], "--quiet"]) == 0, example
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["decod"], "no command 'decod'; nearest: decode"),
+        (["xyzzy"], "no command 'xyzzy'\n"),
+        (["decode", "--logprob=x"], "no flag --logprob; nearest: --logprobs"),
+        (["build", "--no-minimise"], "no flag --no-minimise; nearest: --no-minimize"),
+        (["score", "--qqqq"], "no flag --qqqq\n"),
+    ],
+)
+def test_names_with_typos_get_the_nearest(argv, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_completion_of_bash(capsys):
+    pytest.importorskip("shtab")
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    script += "COMP_WORDS=(wfstdec decode --lm-s); COMP_CWORD=2\n"
+    script += '_shtab_wfstdec wfstdec --lm-s decode; echo "${COMPREPLY[@]}"\n'
+    found = subprocess.run(["bash"], input=script, capture_output=True, text=True)
+    assert found.stdout.split() == ["--lm-scale"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_names_flags_that_the_command_has(name):
     """Flags are the command's own, or quoted with the command that has them."""
     parser = command_parser(name)
@@ -359,6 +428,81 @@ def program(files, *before):
     lines += ["sys.exit(main())"]
     argv = [sys.executable, "-c", "; ".join(lines), "decode", "--quiet", "--graph"]
     return [*argv, str(files / "graph.npz"), "--logprobs", str(files / "x.npz")]
+
+
+def lang_folder(files):
+    """Kaldi's lang folder of the small files, with symbols in addition to theirs."""
+    lang = files / "lang"
+    lang.mkdir()
+    table = read_tokens(files / "tokens.txt")
+    words = ("<eps>", "ab", "cab", "c")
+    labels = LabelSpace(table, words)
+    grammar = build_grammar(read_arpa(files / "lm.arpa"), labels)
+    write_fst(lang / "G.fst", FstContent(grammar), "vector")
+    for name, symbols in (
+        ("words.txt", [*words, "#0", "<s>", "</s>"]),
+        ("phones.txt", ["<eps>", *TOKENS, "#0", "#1", "#2"]),
+    ):
+        lines = [f"{symbol} {i}\n" for i, symbol in enumerate(symbols)]
+        (lang / name).write_text("".join(lines))
+    entries = "ab 1.0 a b #1\ncab 1.0 c a b\nc 1.0 c #2\nrare 0.5 b b\n"
+    (lang / "lexiconp_disambig.txt").write_text(entries)
+    return lang
+
+
+def test_a_lang_folder_of_kaldi_decodes_as_lexicon_and_lm_do(files, capsys):
+    lang = lang_folder(files)
+    texts = []
+    (files / "words").write_text((lang / "words.txt").read_text())
+    lexicon = ["--lexicon", "lexicon.txt", "--tokens", "tokens.txt"]
+    grammar = ["--grammar", str(lang / "G.fst"), "--words", str(files / "words")]
+    lm = ["--lm", "lm.arpa"]
+    for given in ([*lexicon, *lm], ["--lang", str(lang)], [*lexicon, *grammar]):
+        more = ["--separator", "<wb>", "--output", "graph.npz", "--quiet"]
+        assert wfstdec(files, "build", *given, *more) == 0
+        assert decode(files, "--quiet") == 0
+        texts.append(capsys.readouterr().out)
+    assert texts == [texts[0]] * 3 and texts[0].startswith("utt2 ab c\n")
+    (lang / "words.txt").unlink()
+    for given, message in (
+        (["--lang", str(lang)], "no symbol table, expected one that names the words"),
+        (lexicon, "neither --lm nor --grammar given, expected one, or --lang"),
+        (["--lang", str(files)], "neither --lm nor --grammar given"),
+    ):
+        assert wfstdec(files, "build", *given, "--output", "g.npz") == 1
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--boost", "--logprobs", "--ref"])
+def test_standard_input_is_read_by_one_flag(flag, files, capsys, monkeypatch):
+    build(files, "--quiet")
+    texts = {"--boost": b"c\t2\n", "--ref": (files / "ref.txt").read_bytes()}
+    kaldiio.save_ark(str(files / "x.ark"), dict(np.load(files / "x.npz")))
+    texts["--logprobs"] = (files / "x.ark").read_bytes()
+    stdin = io.TextIOWrapper(io.BytesIO(texts[flag]))
+    monkeypatch.setattr("sys.stdin", stdin)
+    if flag == "--ref":
+        decode(files, "--output", "h.txt")
+        assert wfstdec(files, "score", "--hyp", "h.txt", "--ref", "-") == 0
+        assert "%WER 0.00" in capsys.readouterr().out
+        return
+    given = {"--graph": "graph.npz", "--logprobs": "x.npz"} | {flag: "-"}
+    given = [word for pair in given.items() for word in pair]
+    assert wfstdec(files, "decode", *given) == 0
+    assert capsys.readouterr().out == "utt2 ab c\nutt1 cab\nutt3 c\n"
+    for more, message in (
+        (["--phrases", "ark:-"], "standard input for "),
+        (["--resume", "--output", "h.txt"], f"--resume with {flag} from a pipe"),
+    ):
+        assert wfstdec(files, "decode", *given, *more) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_words_of_the_lm_that_the_lexicon_lacks_are_counted(files, capsys):
+    (files / "lexicon.txt").write_text("ab a b\nc c\n")
+    assert build(files) == 0
+    found = "1 of 3 words of the language model are not in the lexicon: 'cab'"
+    assert found in capsys.readouterr().err
 
 
 def test_the_output_may_be_cut_off_by_its_reader(files):

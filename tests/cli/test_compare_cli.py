@@ -78,7 +78,7 @@ def test_kaldi_decoder_need_not_be_installed(files, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "kaldi_decoder", None)
     given = ["--graph", "graph.npz", "--wfst", "beam=9", "--json", "c.json"]
     assert compare(files, *given) == 0
-    assert "pip install kaldi-decoder" in capsys.readouterr().err
+    assert "kaldi" not in capsys.readouterr().err  # which no flag asks for
     assert [one.search for one in load_comparison(files / "c.json").points] == ["WFST"]
 
 
@@ -114,9 +114,9 @@ def test_the_best_of_what_was_kept(files, capsys):
         decoded = ["decode", *flags, "--logprobs", "x.npz", "--beam", "8", "--nbest"]
         decoded += ["3", "--format", "jsonl", "--lattices", "x.lat"]
         assert wfstdec(files, *decoded, "--output", "x.jsonl") == 0
-        scored = ["score", "--ref", "ref.txt", "--hyp", "x.hyp", "--lattices", "x.lat"]
+        scored = ["score", "--ref", "ref.txt", "--hyp", "x.txt", "--lattices", "x.lat"]
         decoded = ["decode", *flags, "--logprobs", "x.npz", "--beam", "8"]
-        assert wfstdec(files, *decoded, "--output", "x.hyp") == 0
+        assert wfstdec(files, *decoded, "--output", "x.txt") == 0
         capsys.readouterr()
         assert wfstdec(files, *scored, "--nbest-lists", "x.jsonl") == 0
         printed, _ = capsys.readouterr()

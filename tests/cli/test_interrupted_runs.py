@@ -10,13 +10,14 @@ import sys
 import threading
 import zlib
 
+import kaldiio
 import numpy as np
 import pytest
 from cli_files import logprobs_of, wfstdec, write_files
 
 from wfstdec.cli.main import main
 from wfstdec.io.journal import Journal
-from wfstdec.text.files import digest
+from wfstdec.text.files import digest, read_bytes
 
 TEXTS = ["a b | c", "c a b", "c", "a b", "c a b | c"]
 WORDS = ["ab c", "cab", "c", "ab", "cab c"]
@@ -120,7 +121,7 @@ def test_a_decode_that_is_stopped_is_kept_and_resumed(how, code, files, capsys):
     assert "decoded 3 utterances" in err and "2 kept from an earlier run" in err
     assert (files / "hyp").read_bytes() == (files / "whole").read_bytes()
     assert (files / "x.lat").read_bytes() == (files / "whole.lat").read_bytes()
-    assert {*names(files)} - {*there} == {"hyp", "x.lat"}
+    assert {*names(files)} - {*there} == {"hyp", "hyp.journal", "x.lat"}
 
 
 def _same_dates(files):
@@ -161,6 +162,90 @@ def test_damaged_work_is_done_again(damage, files, capsys, monkeypatch):
     assert main(command(files, "decode", "--output", out, "--resume")) == 0
     assert "2 kept from an earlier run" in capsys.readouterr().err
     assert out.read_bytes() == whole.read_bytes()
+
+
+def finished_runs(files):
+    """A command line of each kind, and the output that it makes."""
+    out, lat = files / "out", files / "x.lat"
+    kept = ["--output", lat.with_name("kept"), "--lattices", lat, "--mbr", "--quiet"]
+    assert main(command(files, "decode", *kept)) == 0
+    return {
+        "decode": (command(files, "decode", "--output", out), out),
+        "lattices": (
+            command(
+                *(files, "decode", "--output", out, "--mbr"),
+                *("--lattices", files / "y.lat"),
+            ),
+            files / "y.lat",
+        ),
+        "align": (command(files, "align", "--output", f"{out}.ctm"), f"{out}.ctm"),
+        "folder": (
+            command(files, "align", "--output", out, "--format", "srt"),
+            out / "utt2.srt",
+        ),
+        "rescore": (
+            ["rescore", "--lattices", str(lat), "--output", str(out)],
+            out,
+        ),
+        "scp": (command(files, "decode", "--output", out, logprobs="x.scp"), out),
+    }
+
+
+def write_scp(files, *, by=0.0):
+    arrays = {f"utt{i}": logprobs_of(text) - by for i, text in enumerate(TEXTS)}
+    ark, scp = str(files / "x.ark"), str(files / "x.scp")
+    kaldiio.save_ark(ark, arrays, scp=scp)
+
+
+@pytest.mark.parametrize(
+    "kind", ["decode", "lattices", "align", "folder", "rescore", "scp"]
+)
+def test_a_finished_run_is_resumed_at_once_unless_anything_changed(kind, files, capsys):
+    write_scp(files)
+    given, out = finished_runs(files)[kind]
+    done = "nothing to do"
+
+    def again(*more):
+        capsys.readouterr()
+        assert main([*given, "--resume", *map(str, more)]) == 0
+        return capsys.readouterr().err
+
+    assert done not in again()
+    before = os.stat(out)
+    assert done in again() and done in again()
+    assert os.stat(out).st_mtime_ns == before.st_mtime_ns
+    assert os.stat(out).st_ino == before.st_ino
+    changed = ["--lm-scale", "0.5"] if kind == "rescore" else ["--beam", "5"]
+    assert done not in again(*changed) and done in again(*changed)
+    assert done not in again()
+    # A file of results that is gone, or another.
+    assert done in again()
+    content = read_bytes(out)
+    os.unlink(out)
+    assert done not in again() and read_bytes(out) == content
+    # Data that changed, in files and in those that they list.
+    if kind == "scp":
+        write_scp(files, by=0.5)
+    elif kind == "rescore":
+        made = ["--lattices", files / "x.lat", "--mbr", "--beam", "7", "--quiet"]
+        assert main(command(files, "decode", "--output", files / "h", *made)) == 0
+    else:
+        (files / "logprobs/utt1.npy").unlink()
+        np.save(files / "logprobs/utt1.npy", logprobs_of("c"))
+    assert done not in again() and done in again()
+    # Without --resume, all is done as ever, and nothing is left.
+    os.unlink(out)
+    assert main(given) == 0 and os.path.exists(out)
+    assert not list(files.rglob("*.journal"))
+
+
+def test_a_finished_run_with_faults_still_fails(files, capsys):
+    (files / "logprobs/utt4.npy").unlink()
+    np.save(files / "logprobs/utt4.npy", np.full((3, 5), np.nan, np.float32))
+    given = command(files, "decode", "--output", files / "hyp", "--resume")
+    for _ in range(3):
+        assert main(given) == 1
+        assert "left out 1 of 5: utt4" in capsys.readouterr().err
 
 
 def test_only_the_same_run_is_resumed(files, capsys):

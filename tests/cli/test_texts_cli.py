@@ -324,7 +324,7 @@ def test_a_list_that_the_command_cannot_take_as_phrases_is_said(files, capsys):
     [
         ["decode", "--decoder", "greedy", *BARE, "--output", "none.txt"],
         ["decode", "--graph", "graph.npz", "--output", "none.txt"],
-        ["align", *TRIE, "--ref", "ref.txt", "--output", "none.json"],
+        ["align", *TRIE, "--ref", "ref.txt", "--output", "none.jsonl"],
         ["compare", "--ref", "ref.txt", "--graph", "graph.npz"],
         ["tune", "--ref", "ref.txt", "--graph", "graph.npz"],
     ],

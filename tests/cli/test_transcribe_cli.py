@@ -168,6 +168,24 @@ def test_kill_9_in_the_midst_of_200_files_and_resume(how, code, files, tmp_path)
     assert names == [f"r{i:03}" for i in range(200)]
 
 
+def test_a_finished_transcription_is_resumed_at_once(files, tmp_path, capsys):
+    for i in range(2):
+        write_wav(tmp_path / f"r{i}.wav", speech(0.4 + i, seed=i)[1])
+    output = tmp_path / "hyp.jsonl"  # in the folder of the recordings
+    given = command(files, "--output", output, "--resume", audio=tmp_path)
+
+    def is_done():
+        assert main(given) == 0
+        return "nothing to do" in capsys.readouterr().err
+
+    assert not is_done() and is_done() and is_done()
+    write_wav(tmp_path / "r1.wav", speech(0.9, seed=7)[1])
+    assert not is_done() and is_done()
+    write_wav(tmp_path / "r2.wav", speech(0.9, seed=8)[1])
+    assert not is_done() and is_done()
+    assert output.read_text().count("\n") == 3
+
+
 @pytest.mark.skipif(not (DATA / "model").is_dir(), reason="the model is not beside")
 def test_the_real_model_is_decode_of_its_bare_logprobs(tmp_path):
     """onnxruntime, one utterance at a time, saved, `wfstdec decode`: word for word."""

@@ -84,6 +84,14 @@ def test_beside_a_lexicon_or_a_graph_alone_greedy_has_no_words_to_go_by(files, t
     assert errors["WFST", "beam 9"] < plain
 
 
+def test_greedy_with_a_lexicon_of_phones_is_refused(files, capsys):
+    (files / "phones.txt").write_text("one\ta b\ntwo\tc a b\nc\tc\n")
+    given = ["--tokens", "tokens.txt", "--lexicon", "phones.txt", "--greedy"]
+    assert wfstdec(files, "compare", *SPEECH, "--no-peers", *given) == 1
+    expected = "--greedy with a lexicon of phones: 1 of 3 entries spell their word"
+    assert expected in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("given", [TRIE, BARE])
 def test_open_words_are_compared_and_tuned(files, capsys, given):
     """With a lexicon and without one, where words come from the costs alone."""

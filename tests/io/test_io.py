@@ -1,4 +1,5 @@
 import json
+import os
 import pickle
 import struct
 import warnings
@@ -9,7 +10,13 @@ import pytest
 from made_hypotheses import hypothesis
 
 from wfstdec import BoostEntry
-from wfstdec.errors import BoostError, BoostWarning, FormatError, ShapeError
+from wfstdec.errors import (
+    BoostError,
+    BoostWarning,
+    FormatError,
+    OptionError,
+    ShapeError,
+)
 from wfstdec.io import (
     FORMATS,
     open_logprobs,
@@ -19,6 +26,7 @@ from wfstdec.io import (
     read_text,
     write_text,
 )
+from wfstdec.io.results import format_named
 from wfstdec.search.hypothesis import Word
 
 
@@ -140,15 +148,66 @@ def test_pickles_are_refused_wherever_they_stand(tmp_path):
     with pytest.raises(FormatError, match=r"x\.npz: u: not a readable array"):
         list(open_logprobs(tmp_path / "x.npz"))
     (tmp_path / "x.ark").write_bytes(b"utt PKL" + pickle.dumps(np.zeros((2, 3))))
-    with pytest.raises(FormatError, match="expected a binary Kaldi matrix"):
+    with pytest.raises(FormatError, match="expected a Kaldi matrix"):
         list(open_logprobs(tmp_path / "x.ark"))
 
 
-@pytest.mark.parametrize("target", ["cat x.ark |", "| cat x.ark", "x.ark:5[0:3]"])
-def test_scp_commands_and_ranges_are_refused(target, tmp_path):
+@pytest.mark.parametrize("target", ["cat x.ark |", "| cat x.ark"])
+def test_commands_are_refused(target, tmp_path):
     (tmp_path / "x.scp").write_text(f"utt {target}\n")
-    with pytest.raises(FormatError, match=r"x\.scp:1: found the command or range"):
+    with pytest.raises(FormatError, match=r"x\.scp:1: found the command"):
         open_logprobs(tmp_path / "x.scp")
+    with pytest.raises(FormatError, match="ark:.*: found the command"):
+        open_logprobs(f"ark:{target}")
+
+
+@pytest.mark.parametrize(
+    "text, rows, columns",
+    [("[0:1]", slice(0, 2), slice(None)), ("[3:4,1:2]", slice(3, 5), slice(1, 3))]
+    + [("[4:7]", slice(4, 5), slice(None)), ("[,0:0]", slice(None), slice(0, 1))],
+)
+def test_ranges_of_an_scp_have_their_last_row(text, rows, columns, tmp_path, arrays):
+    scp = save_scp(tmp_path, arrays)
+    scp.write_text(scp.read_text().replace("\n", f"{text}\n", 1))
+    utterance, read = next(iter(open_logprobs(scp)))
+    np.testing.assert_array_equal(read, arrays[utterance][rows, columns])
+
+
+@pytest.mark.parametrize("text", ["[5:6]", "[0:8]", "[0:1,4:4]", "[2:1]"])
+def test_ranges_outside_of_a_matrix_are_errors(text, tmp_path, arrays):
+    scp = save_scp(tmp_path, arrays)
+    scp.write_text(scp.read_text().replace("\n", f"{text}\n", 1))
+    with pytest.raises(FormatError, match=r"shape \(5, 4\), expected a range inside"):
+        list(open_logprobs(scp))
+
+
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("name", ["-", "ark:-", "ark,t:-", "ark,s,cs:-", "pipe"])
+def test_an_ark_comes_through_a_pipe(name, text, tmp_path, arrays, monkeypatch):
+    kaldiio.save_ark(str(tmp_path / "x.ark"), arrays, text=text)
+    data, (end, begin) = (tmp_path / "x.ark").read_bytes(), os.pipe()
+    with os.fdopen(begin, "wb") as file:
+        file.write(data)  # less than what a pipe holds
+    monkeypatch.setattr("sys.stdin", os.fdopen(end))
+    name = f"/dev/fd/{end}" if name == "pipe" else name
+    read = dict(open_logprobs(name))
+    assert list(read) == list(arrays)
+    for utterance, array in arrays.items():
+        np.testing.assert_allclose(read[utterance], array, rtol=1e-6)
+
+
+def test_a_single_npy_is_one_utterance(tmp_path, arrays):
+    np.save(tmp_path / "utt-b.npy", arrays["utt-b"])
+    [(utterance, read)] = open_logprobs(tmp_path / "utt-b.npy")
+    assert utterance == "utt-b"
+    np.testing.assert_array_equal(read, arrays["utt-b"])
+
+
+@pytest.mark.parametrize("name", ["x.wav", "x.MP3", "x.flac", "x.m4a"])
+def test_audio_as_logprobs_names_the_command(name, tmp_path):
+    (tmp_path / name).write_bytes(b"RIFF")
+    with pytest.raises(FormatError, match="`wfstdec transcribe MODEL` reads audio"):
+        open_logprobs(tmp_path / name)
 
 
 def test_malformed_scp_line(tmp_path):
@@ -157,9 +216,19 @@ def test_malformed_scp_line(tmp_path):
         open_logprobs(tmp_path / "x.scp")
 
 
-def test_a_text_ark_says_how_to_convert_it(tmp_path, arrays):
-    kaldiio.save_ark(str(tmp_path / "x.ark"), arrays, text=True)
-    with pytest.raises(FormatError, match="copy-matrix makes one of a text ark"):
+@pytest.mark.parametrize("first", ["-1e-05", "-3", "0", "-inf"])
+def test_a_text_ark_is_of_floats_whatever_its_first_number(first, tmp_path):
+    text = f"u1  [\n  {first} -2.5 \n  -0.5 -1 ]\nu2  [\n  -1 -2 ]\n"
+    (tmp_path / "x.ark").write_text(text)
+    read = dict(open_logprobs(tmp_path / "x.ark"))
+    assert read["u1"].tolist() == [[np.float32(first), -2.5], [-0.5, -1]]
+    assert read["u2"].tolist() == [[-1, -2]]
+
+
+@pytest.mark.parametrize("text", ["u [\n 1 2\n", "u [\n 1 x ]\n", "u [ 1\n 1 2 ]\n"])
+def test_a_damaged_text_ark_names_the_utterance(text, tmp_path):
+    (tmp_path / "x.ark").write_text(text)
+    with pytest.raises(FormatError, match=r"x\.ark: u: not a readable matrix"):
         list(open_logprobs(tmp_path / "x.ark"))
 
 
@@ -193,6 +262,67 @@ def test_transcripts_go_through_a_file_unchanged(tmp_path):
 def test_transcripts_with_tabs_blank_lines_and_carriage_returns(tmp_path):
     (tmp_path / "x.txt").write_bytes(b"u1\ta  b\r\n\r\nu2 c")
     assert read_text(tmp_path / "x.txt") == {"u1": ("a", "b"), "u2": ("c",)}
+
+
+READ = {"u2": ("der", "bär"), "u1": ("1.5",)}
+TRANSCRIPTS = {
+    "x.txt": "u2 der bär\nu1 1.5\n",
+    "x.jsonl": '{"id": "u2", "text": "der  bär"}\n\n{"id": "u1", "text": "1.5"}\n',
+    "x.ctm": ";; by hand\nu2 1 0.00 0.1 der 0.9\nu2 1 0.1 0.1 bär\nu1 1 0.0 0.1 1.5\n",
+    "x.trn": "der bär (u2)\n1.5 (u1)\n",
+}
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS)
+@pytest.mark.parametrize("by_content", [False, True])
+def test_transcripts_of_every_form(name, by_content, tmp_path):
+    text = TRANSCRIPTS[name]
+    path = tmp_path / ("hyp" if by_content else name)
+    path.write_text(text.removeprefix(";; by hand\n") if by_content else text)
+    assert read_text(path) == READ
+
+
+def test_a_trn_of_one_line_and_texts_that_look_like_other_forms(tmp_path):
+    (tmp_path / "x.trn").write_text("der bär (u2)\n")
+    assert read_text(tmp_path / "x.trn") == {"u2": ("der", "bär")}
+    for text in ("u1 1 2 3 four\n", "u1 a (noise)\nu2 b (noise)\n", "u1 a (b)\n"):
+        (tmp_path / "x.txt").write_text(text)
+        assert list(read_text(tmp_path / "x.txt")) == [
+            line.split()[0] for line in text.splitlines()
+        ]
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("x.jsonl", '{"id": "u"}\n', "x.jsonl:1: .* expected lines of JSON with 'id'"),
+        ("x.jsonl", "u a b\n", "x.jsonl:1: .* expected lines of JSON with 'id'"),
+        ("x.ctm", "u a b\n", "x.ctm:1: .* expected CTM, 'utterance channel"),
+        ("x.trn", "u a b\n", r"x.trn:1: .* expected SCTK's trn"),
+        ("x.trn", "a (u)\nb (u)\n", "'u' a second time, read as SCTK's trn"),
+        ("x.txt", "i am\ni was\n", "'i' a second time, read as text, 'utterance"),
+    ],
+)
+def test_faults_of_transcripts_name_the_form(name, text, message, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(FormatError, match=message):
+        read_text(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["h.json", "h.csv", "h.tsv", "h.txt.gz", "a.b/h.xml"])
+def test_outputs_with_unknown_endings_are_errors(name):
+    with pytest.raises(
+        OptionError, match=r"expected one of \.jsonl, .*\.txt, .*a name"
+    ):
+        format_named(None, name)
+    assert format_named("ctm", name) == "ctm"
+
+
+@pytest.mark.parametrize(
+    "name", [None, "-", "h", "h.txt", "h.TXT", "a.b/h", "/dev/stdout"]
+)
+def test_outputs_without_ending_are_text(name):
+    assert format_named(None, name) == "text"
 
 
 def test_bad_transcripts(tmp_path):

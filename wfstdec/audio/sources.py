@@ -18,6 +18,11 @@ import numpy as np
 from wfstdec.audio.samples import AudioNote
 from wfstdec.errors import AudioError, AudioFormError, BackendError, needs
 
+AUDIO_ENDINGS = frozenset(
+    ".wav .flac .ogg .oga .opus .mp3 .aif .aiff .au .w64 .caf .webm .m4a .mp4 .mkv "
+    ".mov .aac .wma".split()
+)
+"""What counts as audio in folders."""
 SLACK_S = 0.25
 """Seconds that a container's duration may be off: priming of AAC, last packet."""
 _SAYS_LENGTH = ("FLAC", "WAV", "WAVEX")

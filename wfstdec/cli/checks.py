@@ -40,12 +40,13 @@ _print = partial(print, flush=True)  # at once: the log goes to standard error m
             None, "seconds per frame (default: 0.02, or what fits)"
         ),
     },
+    examples=r"""
+  wfstdec doctor --tokens tokens.txt --lexicon lexicon.txt.gz --lm lm.arpa.gz \
+      --logprobs logprobs.npz --ref refs.txt
+""",
 )
 def doctor(args: Args) -> int:
-    r"""Examine tokens, lexicon, language model and log-probs before a graph is built.
-
-        wfstdec doctor --tokens tokens.txt --lexicon lexicon.txt --lm lm.arpa.gz \
-            --logprobs dev.npz --ref dev.txt
+    """Examine tokens, lexicon, language model and log-probs before a graph is built.
 
     Prints a page: each finding is ok, one to look at, or wrong, with its remedy; then
     the command lines to take, with the flags that fit. Exits with 1 where anything is
@@ -59,7 +60,7 @@ def doctor(args: Args) -> int:
     return int(page.is_wrong)
 
 
-@command("--recipe --topology --backend --threads")
+@command("--recipe --topology --backend --threads", examples="\n  wfstdec demo\n")
 def demo(args: Args) -> None:
     """Build a graph from the shipped recipe and decode real speech with it.
 

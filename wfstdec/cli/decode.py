@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -63,9 +65,15 @@ from wfstdec.cli.flags import (
 )
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import read_boosts, read_phrase_weights
-from wfstdec.io.journal import Restart
+from wfstdec.io.journal import (
+    FOLDER_JOURNAL,
+    Restart,
+    is_finished,
+    settings_as_json,
+)
 from wfstdec.io.lattices import KaldiLatticeWriter
-from wfstdec.io.logprobs import open_logprobs
+from wfstdec.io.logprobs import open_logprobs, scp_files
+from wfstdec.io.outputs import STDOUT
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SUBTITLES as SUBTITLE_FORMATS
 from wfstdec.io.subtitles import SubtitleOptions
@@ -74,12 +82,13 @@ from wfstdec.models import Encoder, EncoderSpec, load_model
 from wfstdec.models.loading import family_of
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Word
-from wfstdec.text.files import atomic_write, digest, read_lines, reading
+from wfstdec.text.files import atomic_write, digest, is_stream, read_lines, reading
 from wfstdec.transcription.encoding import AudioOptions
 from wfstdec.transcription.files import find_recordings, transcribe_files
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transcription.transcriber import Transcriber
 
+_log = logging.getLogger("wfstdec.decode")
 RESULTS = {"help": "results: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid"}
 """Of `--output`."""
 _MODELS = "an ONNX file, a folder of a model, hama, module:function, or .json"
@@ -148,6 +157,8 @@ def decode(args: Args) -> None:
     need(args, RAY_OPTIONS, "--ray")
     asked = Decoding(args)
     how, logprobs = asked.run_options(), open_logprobs(args.logprobs)
+    if is_done(args, how["restart"]):
+        return
     decoder = make_decoder(args, asked.options)
     how |= {"boosts": asked.boosts(decoder), "lattices": asked.reading}
     finish(decode_file(decoder, logprobs, args.output, **how), args)
@@ -210,6 +221,8 @@ def transcribe(args: Args) -> None:
     choose_decoder(args)
     sources, asked = find_recordings(args.audio), Decoding(args)
     how = asked.run_options()  # of the flags as they are before the model
+    if is_done(args, how["restart"]):
+        return
     transcriber = _transcriber(asked, load_acoustic_model(args))
     how["boosts"] = asked.boosts(transcriber.decoder)
     finish(transcribe_files(transcriber, sources, args.output, **how), args)
@@ -253,7 +266,7 @@ def _transcribe_rows(args: Args) -> TranscribeRows:
     changes={"--output": {"help": "file (default: standard output)"}},
     examples="""
   echo 'he paid three hundred dollars did he' | wfstdec format --smart
-  wfstdec format words.jsonl --itn en --output readable.txt
+  wfstdec format hyp.jsonl --itn en --output readable.txt
 """,
 )
 def format(args: Args) -> None:
@@ -312,12 +325,15 @@ def _formatted(line: str, formatter: wfstdec.Formatter | None) -> str:
             f"(default: {AlignOptions.beam:g})",
         )
     },
+    common="--tokens --lexicon --separator --logprobs --ref --normalize --output "
+    "--resume",
+    examples=r"""
+  wfstdec align --tokens tokens.txt --lexicon lexicon.txt.gz --separator '<wb>' \
+      --logprobs logprobs.npz --ref refs.txt --output words.ctm
+""",
 )
 def align(args: Args) -> None:
-    r"""Align known texts with log-probs: times of words and tokens.
-
-        wfstdec align --tokens tokens.txt --lexicon lexicon.txt --separator '<wb>' \
-            --logprobs x.npz --ref ref.txt --output x.ctm
+    """Align known texts with log-probs: times of words and tokens.
 
     Without --lexicon words are spelt with the tokens. With --ignore-case or --normalize
     words that the lexicon lacks as they are written are looked up by these rules. Words
@@ -329,6 +345,8 @@ def align(args: Args) -> None:
     stay, and --resume continues from there.
     """
     how, options = run_options(args), made_of(AlignOptions, args)
+    if is_done(args, how["restart"]):
+        return
     aligner = wfstdec.ForcedAligner(
         **values_of(args, "tokens lexicon separator separator_optional silence"),
         **values_of(args, "silence_prob unknown sentencepiece_model topology blank"),
@@ -363,12 +381,15 @@ _OURS = "(default: the search's)"
         ),
         "--nbest": changed(1, "different texts of each utterance"),
     },
+    common="--lattices --lm --lm-scale --word-insertion --nbest --model --audio "
+    "--output",
+    examples="""
+  wfstdec decode --graph graph.npz --logprobs logprobs.npz --lattices x.lat
+  wfstdec rescore --lattices x.lat --lm lm.arpa.gz --lm-scale 0.8 --output second.txt
+""",
 )
 def rescore(args: Args) -> None:
     """Rescore lattices with another language model, or under other scales.
-
-        wfstdec decode --graph small.npz --logprobs x.npz --lattices x.lat
-        wfstdec rescore --lattices x.lat --lm large.arpa --lm-scale 0.8 --output hyp.txt
 
     The words of a lattice get new costs: those of its graph are dropped. Without a
     language model the graph's costs stay, and --lm-scale and --word-insertion change
@@ -386,7 +407,9 @@ def rescore(args: Args) -> None:
     need(args, "--kaldi-words", "--kaldi")
     need(args, "--audio --model-weight --model-texts --language", "--model")
     need(args, "--model", "--audio")
-    reading = reading_of(args, args.nbest)
+    reading, restart = reading_of(args, args.nbest), restart_of(args, "kaldi")
+    if is_done(args, restart):
+        return
     if args.model:
         if args.confidence or args.mbr:
             raise OptionError("--confidence or --mbr with --model, expected neither")
@@ -401,7 +424,7 @@ def rescore(args: Args) -> None:
         **values_of(args, "lm unk_cost lm_scale word_insertion format strict"),
         reading=reading,
         kaldi=kaldi,
-        restart=restart_of(args, "kaldi"),
+        restart=restart,
         progress=not args.quiet,
     )
     finish(summary, args)
@@ -574,12 +597,54 @@ def restart_of(args: Args, output: str | None = None) -> Restart:
     for name, value in vars(args).items():
         if name not in _NO_SETTINGS:
             is_read = isinstance(value, str) and name != output
+            if args.resume and is_read and is_stream(value):
+                raise OptionError(
+                    f"--resume with {flag_of(name)} from a pipe, expected files: only "
+                    "these can be compared with those of the earlier run"
+                )
             is_file = is_read and os.path.exists(value)
             settings[name] = digest(value) if is_file else value
     return Restart(
         *(args.resume, args.overwrite, settings),
         called=lambda name: name if " " in name else flag_of(name),
+        inputs=_digest_of_inputs(args, output, settings) if args.resume else None,
     )
+
+
+def _digest_of_inputs(args: Args, output: str | None, settings: Any) -> str:
+    """Digest of settings, and of names, sizes and dates of files that are read."""
+    values = [x for n, x in vars(args).items() if n not in ("output", output)]
+    lists = [one if isinstance(one, list | tuple) else [one] for one in values]
+    paths = [one for some in lists for one in some if isinstance(one, str)]
+    files = {Path(one) for one in paths if os.path.isfile(one)}
+    for folder in filter(os.path.isdir, paths):
+        files.update(Path(folder).rglob("*"))
+    logprobs = getattr(args, "logprobs", None) or ""
+    if logprobs.endswith(".scp"):
+        files.update(map(Path, scp_files(Path(logprobs))))
+    if getattr(args, "audio", None):
+        audio = (one.audio for one in find_recordings(args.audio))
+        files.update(Path(one) for one in audio if isinstance(one, str | os.PathLike))
+    text = json.dumps(settings_as_json(settings), sort_keys=True)
+    seen = hashlib.blake2b(text.encode(), digest_size=16)
+    made = [Path(f"{args.output}{end}") for end in ("", ".journal", ".partial")]
+    for path in sorted(files):  # results may be in a folder that is read
+        if path.is_file() and not {path, path.parent} & {*made}:
+            about = path.stat()
+            seen.update(f"{path}/{about.st_size}/{about.st_mtime_ns}\n".encode())
+    return seen.hexdigest()
+
+
+def is_done(args: Args, restart: Restart) -> bool:
+    """Whether --resume has nothing left to do, which is logged."""
+    if args.output in (None, STDOUT):
+        return False
+    path = Path(os.path.realpath(args.output))
+    place = path / FOLDER_JOURNAL if path.is_dir() else Path(f"{path}.journal")
+    if is_finished(place, restart):
+        _log.info("%s is finished, from the same inputs: nothing to do", args.output)
+        return True
+    return False
 
 
 def run_options(args: Args, output: str | None = None) -> dict[str, Any]:

@@ -52,7 +52,13 @@ from wfstdec.lattice.file import LatticeFile, open_lattices
 from wfstdec.metrics import Score, score_texts
 from wfstdec.models import load_model
 from wfstdec.text.files import read_lines
-from wfstdec.text.lexicon import AUTO
+from wfstdec.text.lexicon import (
+    AUTO,
+    WORD_START,
+    load_lexicon,
+    load_tokens,
+    separator_of,
+)
 from wfstdec.text.normalize import Pairing, check_words
 from wfstdec.transcription.files import find_recordings
 
@@ -92,6 +98,7 @@ _log = logging.getLogger("wfstdec.score")
     "--confidences --reliability",
     required="--ref --hyp",
     changes={"--lattices": GIVEN_LATTICES},
+    examples="\n  wfstdec score --ref refs.txt --hyp hyp.ctm --worst 2\n",
 )
 def score(args: Args) -> None:
     """Score hypotheses against references as Kaldi's compute-wer does.
@@ -177,6 +184,12 @@ def _names(utterances: Sequence[str]) -> str:
     "--json --plot",
     required="--ref",
     changes={"--boost": {"nargs": "+"}, **_OF_AUDIO},
+    common="--logprobs --ref --graph --tokens --lexicon --lm --wfst --trie --greedy "
+    "--boost --oracle --json --plot",
+    examples=r"""
+  wfstdec compare --graph graph.npz --logprobs logprobs.npz --ref refs.txt \
+      --wfst beam=8,13 --repeats 1
+""",
 )
 def compare(args: Args) -> None:
     """Compare searches on your own data: WER against speed, at several beams.
@@ -195,9 +208,9 @@ def compare(args: Args) -> None:
         --greedy lm_scale=0.2,0.4
 
     The language model is over words with a lexicon, else over tokens. Greedy decoding
-    is of bare tokens: with a lexicon it runs without the language model. Transducers
-    and attention decoders have tokens and language models of their own, and the time of
-    their model is part of the speed.
+    is of bare tokens: with a lexicon, whose words must be spelled, it runs without the
+    language model. Transducers and attention decoders have tokens and language models
+    of their own, and the time of their model is part of the speed.
 
     With --audio the recordings are encoded once by --model: of CTC, whose log-probs the
     searches of --graph, --tokens or --greedy then have; a transducer or an attention
@@ -249,7 +262,7 @@ def _kaldi(models: library.Models, **scales: float) -> list[Search]:
     try:
         return [library.KaldiSearch(models.loaded_graph.item, **scales)]
     except BackendError as error:
-        _log.info("without kaldi-decoder: %s", error)
+        _log.debug("without kaldi-decoder: %s", error)  # no flag asks for it
         return []
 
 
@@ -262,6 +275,22 @@ def _makes_graph(models: library.Models) -> bool:
         return False
 
 
+def _check_letters(models: library.Models) -> None:
+    """Raise where the lexicon has phones: greedy tokens are then no words."""
+    tokens = load_tokens(models.any_tokens(), models.blank)
+    between = separator_of(models.separator, tokens, lexicon=models.lexicon)
+    lexicon = load_lexicon(models.lexicon or "", tokens, between)
+    same = 0
+    for word, pronunciation in zip(lexicon.words, lexicon.pronunciations, strict=True):
+        text = "".join(tokens.names[token] for token in pronunciation)
+        same += word.lower() == text.strip(WORD_START).lower()
+    if 2 * same < len(lexicon):
+        raise OptionError(
+            f"--greedy with a lexicon of phones: {same} of {len(lexicon)} entries "
+            "spell their word, expected tokens that spell; leave --greedy out"
+        )
+
+
 def _searches_to_compare(
     args: Args, models: library.Models, others: Callable[..., Sequence[Search]]
 ) -> list[Search]:
@@ -271,6 +300,8 @@ def _searches_to_compare(
     for name, flag in zip(DECODERS, needed, strict=True):
         grid = getattr(args, name)
         given = getattr(args, flag) is not None
+        if given and name == "greedy" and args.lexicon is not None:
+            _check_letters(models)
         if given or (name == "wfst" and args.lexicon and _makes_graph(models)):
             # The others have no words to pay for.
             own = scales if name in ("wfst", "trie") else {"lm_scale": args.lm_scale}
@@ -364,6 +395,12 @@ def _searches_of(
         "--lattices": GIVEN_LATTICES,
         "--plot": {"help": "plot of WER against options: .png, .svg (matplotlib)"},
     },
+    common="--logprobs --ref --graph --tokens --lexicon --lm --wfst --trie --boost "
+    "--max-trials --plot",
+    examples=r"""
+  wfstdec tune --graph graph.npz --wfst beam=8 --logprobs logprobs.npz \
+      --ref refs.txt --max-trials 5
+""",
 )
 def tune(args: Args) -> None:
     """Find the LM scale and the word insertion with the fewest errors on a dev set.

@@ -185,7 +185,8 @@ _TABLE: dict[str, Any] = {
     f"--to {'|'.join(FORMS)}": "kind of OpenFst file (default: text for .txt, const)",
     # decoding
     "--graph FILE": "search graph of `wfstdec build`",
-    "--logprobs PATH": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
+    "--logprobs PATH": ".npz, Kaldi .ark or .scp, .npy or a folder of them: [T, V] "
+    "each; - or ark:- is an ark from standard input",
     f"--decoder {'|'.join(DECODERS)} wfst": "the search",
     "--frame-shift SECONDS 0.02": _how("seconds per frame", type=seconds),
     "--backend BACKEND auto": f"auto (the CPU), {_BACKENDS}",
@@ -370,8 +371,8 @@ _TABLE: dict[str, Any] = {
     "--proxy-headers": "trust in X-Forwarded-For and -Proto of --forwarded-allow-ips",
     "--forwarded-allow-ips LIST 127.0.0.1,::1": "proxies, with commas; '*' for all",
     # texts that are compared
-    "--ref FILE": "references: 'utterance words...' lines",
-    "--hyp FILE": "hypotheses: 'utterance words...' lines",
+    "--ref FILE": "references: 'utterance words...' lines, .jsonl, .ctm or .trn",
+    "--hyp FILE": "hypotheses: 'utterance words...' lines, .jsonl, .ctm or .trn",
     "--ignore-case": "comparison of words without their case",
     "--characters": "character error rates in place of those of words; spaces do not "
     "count",
@@ -575,7 +576,7 @@ class Command:
     flags: str = ""
     places: Mapping[str, Any] = field(default_factory=dict)  # positional: help or more
     required: str = ""
-    one_of: Sequence[str] = ()  # one flag of each is required
+    one_of: Sequence[str] = ()  # at most one flag of each
     at_most_one: str = ""
     decoders: Sequence[str] = ()  # its decoders, whose flags it has
     groups: Mapping[str, str] = field(default_factory=dict)  # by their titles in help
@@ -583,6 +584,11 @@ class Command:
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     common: str = ""  # flags that a short `--help` shows
     examples: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The flags of a short `--help`: all, where none are named."""
+        return self.common or " ".join([self.required, *self.one_of, self.flags])
 
     @property
     def description(self) -> str:
@@ -600,7 +606,7 @@ class Command:
 
         add(parser, self.required, required=True)
         for names in self.one_of:
-            add(parser.add_mutually_exclusive_group(required=True), names)
+            add(parser.add_mutually_exclusive_group(), names)
         if self.at_most_one:
             add(parser.add_mutually_exclusive_group(), self.at_most_one)
         add(parser, f"{self.flags} --quiet")

@@ -1,14 +1,26 @@
 """Commands that make, convert and describe graphs and language models; warm-up."""
 
+import importlib
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import wfstdec
-from wfstdec.cli.flags import Args, command, made_of, open_vocabulary_of, values_of
-from wfstdec.errors import OptionError
+from wfstdec.cli.flags import (
+    Args,
+    changed,
+    command,
+    made_of,
+    name_of,
+    open_vocabulary_of,
+    values_of,
+)
+from wfstdec.cli.main import make_parser
+from wfstdec.errors import OptionError, needs
+from wfstdec.fst.grammar import read_grammar
 from wfstdec.io.lattices import graph_dot
 from wfstdec.io.outputs import open_output
 from wfstdec.jit.cache import AHEAD, ENTRY
@@ -29,17 +41,49 @@ from wfstdec.warm_up import warm_up as compile_ahead
 _log = logging.getLogger("wfstdec.build")
 
 
+_LANG = {
+    "tokens": "tokens.txt phones.txt",
+    "words": "words.txt",
+    "lexicon": "lexicon_disambig.txt lexiconp_disambig.txt lexicon.txt lexiconp.txt",
+    "grammar": "G.fst G.fst.txt",
+}
+"""Files of Kaldi's lang folders by flag; the first that is there is taken."""
+
+
 @command(
-    "--topology --blank --separator --separator-optional --silence --silence-prob "
-    "--unk-cost --open-vocabulary --sentencepiece-model --engine --no-minimize",
-    required="--tokens --output",
+    "--tokens --lang --words --topology --blank --separator --separator-optional "
+    "--silence --silence-prob --unk-cost --open-vocabulary --sentencepiece-model "
+    "--engine --no-minimize",
+    required="--output",
     one_of=("--lexicon --spell", "--lm --grammar"),
+    changes={
+        "--lang": changed(
+            None,
+            "Kaldi's lang folder, for what no other flag gives: tokens.txt or "
+            "phones.txt, words.txt, lexicon_disambig.txt, G.fst",
+            metavar="FOLDER",
+        ),
+        "--words": {"help": "word table of a --grammar without one: 'word id' lines"},
+    },
+    common="--tokens --lexicon --lm --grammar --lang --separator --blank --output",
+    examples=r"""
+  wfstdec build --tokens tokens.txt --lexicon lexicon.txt.gz --lm lm.arpa.gz \
+      --separator '<wb>' --output graph.npz
+""",
 )
 def build(args: Args) -> None:
     """Build a search graph of tokens, a lexicon and a language model.
 
     States, arcs, seconds and memory of each stage are printed on standard error.
     """
+    if args.lang is not None:
+        _take_lang(args)
+    for flags in ("--tokens", "--lexicon --spell", "--lm --grammar"):
+        if not any(getattr(args, name_of(flag)) for flag in flags.split()):
+            one = flags.replace(" ", " nor ")
+            raise OptionError(f"neither {one} given, expected one, or --lang")
+    if args.grammar is not None and args.words is not None:
+        args.grammar = read_grammar(args.grammar, args.words)
     tokens = read_tokens(args.tokens, args.blank)
     graph = wfstdec.build_graph(
         tokens=tokens,
@@ -51,6 +95,17 @@ def build(args: Args) -> None:
         progress=not args.quiet,
     )
     graph.save(args.output)
+
+
+def _take_lang(args: Args) -> None:
+    """Take from a lang folder what no flag gives."""
+    given = {"lexicon": args.spell, "grammar": args.lm}
+    for name, files in _LANG.items():
+        found = [
+            path for one in files.split() if (path := Path(args.lang, one)).is_file()
+        ]
+        if found and getattr(args, name) is None and given.get(name) is None:
+            setattr(args, name, str(found[0]))
 
 
 def _spelling_of_words(args: Args, tokens: TokenTable) -> Lexicon:
@@ -73,6 +128,10 @@ def _spelling_of_words(args: Args, tokens: TokenTable) -> Lexicon:
 @command(
     "--tokens --blank --lexicon --separator --graph --unk-cost --nemo-tokens",
     required="--arpa --output",
+    examples=r"""
+  wfstdec build-lm --arpa lm.arpa.gz --tokens tokens.txt --lexicon lexicon.txt.gz \
+      --separator '<wb>' --output lm
+""",
 )
 def build_lm(args: Args) -> None:
     r"""Make a language model that decoders map into memory: a folder, of an ARPA file.
@@ -100,13 +159,14 @@ def build_lm(args: Args) -> None:
     "--tune --speech --vocabulary --passes",
     places={"text": {"nargs": "+", "help": "printed text: plain, .gz or .xz"}},
     required="--output",
+    examples="""
+  wfstdec build-punctuation books/*.txt.xz --output en.punct.npz
+""",
 )
 def build_punctuation(args: Args) -> None:
     """Build a model of punctuation and capitals, of printed text in any language.
 
     A paragraph a line. The model is a network on the words around each place.
-
-        wfstdec build-punctuation books/*.txt.xz --output en.punct.npz
     """
     options = made_of(BuildOptions, args)
     given = values_of(args, "tune speech")
@@ -117,6 +177,7 @@ def build_punctuation(args: Args) -> None:
 @command(
     "--tokens --words --blank --to",
     places={"input": {"help": "graph to read"}, "output": {"help": "graph to write"}},
+    examples="\n  wfstdec convert graph.npz graph.fst\n",
 )
 def convert(args: Args) -> None:
     """Convert graphs: of Kaldi, k2 or NeMo scripts to ours, ours to OpenFst files.
@@ -133,7 +194,9 @@ def convert(args: Args) -> None:
 
 
 @command(
-    "--draw", places={"graph": {"help": "output of `wfstdec build` or `build-lm`"}}
+    "--draw",
+    places={"graph": {"help": "output of `wfstdec build` or `build-lm`"}},
+    examples="\n  wfstdec info graph.npz\n",
 )
 def info(args: Args) -> None:
     """Describe a graph or a saved language model: sizes, degrees, tables."""
@@ -178,7 +241,25 @@ def _describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
     return facts
 
 
-@command("--all")
+@command(
+    places={"shell": {"choices": ("bash", "zsh"), "help": "bash or zsh"}},
+    examples="\n  wfstdec completion bash > ~/.local/share/bash-completion/"
+    "completions/wfstdec\n",
+)
+def completion(args: Args) -> None:
+    """Print a script that completes commands, flags and their values in a shell."""
+    with needs("completion needs shtab", ": pip install shtab"):
+        shtab = importlib.import_module("shtab")
+    parser = make_parser()
+    groups: Any = parser._subparsers
+    commands = groups._group_actions[0].choices
+    for one in (action for own in commands.values() for action in own._actions):
+        if one.nargs != 0 and not one.choices:
+            one.complete = shtab.FILE
+    print(shtab.complete(parser, args.shell))
+
+
+@command("--all", examples="\n  wfstdec warm-up\n")
 def warm_up(args: Args) -> None:
     """Compile kernels ahead of time, to avoid latency on the first call.
 

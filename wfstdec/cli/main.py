@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib
+import itertools
 import logging
 import os
 import signal
 import sys
+import textwrap
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import wfstdec
-from wfstdec.errors import WfstdecError
+from wfstdec.errors import OptionError, WfstdecError
+from wfstdec.text.files import STDIN
 
 if TYPE_CHECKING:
     from wfstdec.cli.flags import Command
@@ -42,6 +46,7 @@ COMMANDS = {
     "convert": ("graphs", "graphs from and to OpenFst files"),
     "demo": ("checks", "all of it on the shipped recipe: real speech to words"),
     "warm-up": ("graphs", "compilation of kernels ahead of time, in parallel"),
+    "completion": ("graphs", "a script for the shell that completes all of these"),
 }
 """The module of each command, imported when it is run, and its purpose."""
 OK, FAILED, INTERRUPTED = 0, 1, 130
@@ -56,12 +61,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     # Flags of this command alone: those of others would import half of the library.
-    args = make_parser(argv[0] if argv else "").parse_args(argv)
+    parser = make_parser(argv[0] if argv else "")
+    _check_names(parser, argv)
+    args = parser.parse_args(argv)
     with _stopping(), _log_to_stderr(quiet=args.quiet), warnings.catch_warnings():
         # In one line, without the place in our sources.
         warnings.showwarning = lambda message, *_, **__: _print(f"warning: {message}")
         warnings.simplefilter("ignore" if args.quiet else "once", UserWarning)
         try:
+            if len(piped := piped_of(args)) > 1:
+                raise OptionError(
+                    f"standard input for {' and '.join(piped)}, expected it for one"
+                )
             return command_named(args.command).run(args) or OK
         except BrokenPipeError:  # the reader of our output went away: `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -72,6 +83,33 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _failed(args.command, error, STOPPED + error.args[1])
         except KeyboardInterrupt as error:
             return _failed(args.command, error, INTERRUPTED)
+
+
+def _check_names(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Name the nearest command or flag of one that there is not."""
+    if not argv or argv[0].startswith("-"):
+        return
+    if argv[0] not in COMMANDS:
+        parser.error(f"no command {argv[0]!r}{nearest(argv[0], COMMANDS)}")
+    own = parser._subparsers._group_actions[0].choices[argv[0]]  # type: ignore
+    flags = own._option_string_actions
+    for word in itertools.takewhile(lambda one: one != "--", argv):
+        flag = word.partition("=")[0]
+        if flag.startswith("--") and flag not in flags:
+            own.error(f"no flag {flag}{nearest(flag, flags)}")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Words for an error: `; nearest: ...`, or an empty text."""
+    found = difflib.get_close_matches(name, names, n=1)
+    return f"; nearest: {found[0]}" if found else ""
+
+
+def piped_of(args: argparse.Namespace) -> list[str]:
+    """The flags that read standard input."""
+    outputs = ("output", "draw", "json", "plot")
+    values = {n: str(x) for n, x in vars(args).items() if n not in outputs}
+    return [n for n, x in values.items() if x == STDIN or x.endswith(f":{STDIN}")]
 
 
 def command_named(name: str) -> Command:
@@ -90,15 +128,13 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, purpose) in COMMANDS.items():
         command = command_named(name) if only in (None, name) else None
-        is_short = bool(command and command.common)
-        how: Any = {"add_help": not is_short, "allow_abbrev": False}
+        how: Any = {"add_help": command is None, "allow_abbrev": False}
         own = commands.add_parser(name, help=purpose, **how)
         own.formatter_class = argparse.RawDescriptionHelpFormatter
         if command is not None:
             own.description = command.description
-            if is_short:
-                own.add_argument("-h", "--help", action=_ShortHelp, command=command)
-                own.add_argument("--help-all", action="help", help="all flags")
+            own.add_argument("-h", "--help", action=_ShortHelp, command=command)
+            own.add_argument("--help-all", action="help", help="all flags")
             command.add_arguments(own)
     return parser
 
@@ -116,10 +152,13 @@ class _ShortHelp(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Print it, and end the program."""
         places = parser._get_positional_actions()
-        known, common = parser._option_string_actions, self._command.common.split()
+        known, common = parser._option_string_actions, self._command.shown.split()
         rows = []
         for one in [*places, *map(known.__getitem__, common)]:
-            value = "" if one.nargs == 0 else str(one.metavar or "NAME")
+            names = one.metavar if isinstance(one.metavar, tuple) else [one.metavar]
+            value = "" if one.nargs == 0 else " ".join(x or "NAME" for x in names)
+            if not one.option_strings:
+                value = str(one.metavar or one.dest)
             # Without what a semicolon divides off, and without a long default.
             text, *default = (one.help or "").split(" (default: ", 1)
             text = text.partition("; ")[0]
@@ -127,11 +166,13 @@ class _ShortHelp(argparse.Action):
                 text += f" (default: {default[0]}"
             rows.append((" ".join([*one.option_strings, value]).rstrip(), text))
         width = max(len(flag) for flag, _ in rows)
-        usage = " ".join([parser.prog, *(f"{one.metavar}" for one in places)])
+        usage = " ".join([parser.prog, *(f"{p.metavar or p.dest}" for p in places)])
         print(f"usage: {usage} [flags]\n")
         print(self._command.description.partition("\n")[0], end="\n\n")
         for flag, text in rows:
-            print(f"  {flag:{width}}  {text}")
+            first, behind = f"  {flag:{width}}  ", " " * (width + 4)
+            how: Any = {"initial_indent": first, "subsequent_indent": behind}
+            print(textwrap.fill(text, 88, **how))
         print(f"{self._command.examples}\nall flags: {parser.prog} --help-all")
         parser.exit()
 

@@ -29,14 +29,20 @@ import numpy as np
 from wfstdec.errors import ArpaError, GrammarError, GraphError
 from wfstdec.fst.arrays import LabelSpace, arcs_of, fst_of, least_final_costs
 from wfstdec.fst.engine import KALDIFST, determinize
-from wfstdec.fst.openfst import FstContent, Symbols, parse_fst, read_fst
+from wfstdec.fst.openfst import (
+    FstContent,
+    Symbols,
+    parse_fst,
+    read_fst,
+    read_words,
+)
 from wfstdec.fst.operations import trimmed
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.checks import check_fst
 from wfstdec.lm.histories import NO_LABEL, ROOT, Histories, build_histories
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.display import few
-from wfstdec.text.files import reading
+from wfstdec.text.files import PathLike, reading
 from wfstdec.text.lexicon import word_ids
 from wfstdec.text.tokens import EPSILON, EPSILON_WORD
 
@@ -130,8 +136,10 @@ class WordAcceptor:
     words: tuple[str, ...]  # The words on its arcs, behind `<eps>`
 
 
-def read_grammar(source: Any) -> WordAcceptor:
-    """Read a grammar; its symbol table names the words."""
+def read_grammar(source: Any, words: PathLike | None = None) -> WordAcceptor:
+    """Read a grammar; its symbol table names the words, or a table of `word id`."""
+    if isinstance(source, WordAcceptor):
+        return source
     if isinstance(source, (str, os.PathLike)):
         content, place = read_fst(source), os.fspath(source)
     elif hasattr(source, "write_to_string"):
@@ -140,12 +148,16 @@ def read_grammar(source: Any) -> WordAcceptor:
         raise GrammarError(
             f"grammar is a {type(source).__name__}, expected a path or a pynini Fst"
         )
-    if content.isymbols is None:
+    isymbols = content.isymbols if words is None else dict(enumerate(read_words(words)))
+    if isymbols is None:
         raise GrammarError(
-            f"{place}: no symbol table, expected one that names the words: compile it "
-            "from words (in pynini: token_type=symbols, set_input_symbols(symbols))"
+            f"{place}: no symbol table, expected one that names the words: --words, or "
+            "compile it from words (in pynini: token_type=symbols, "
+            "set_input_symbols(symbols))"
         )
-    return _acceptor(content, content.isymbols, place)
+    return _acceptor(
+        replace(content, osymbols=None) if words else content, isymbols, place
+    )
 
 
 def build_user_grammar(

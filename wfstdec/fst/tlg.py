@@ -141,7 +141,7 @@ def build_graph(
         lm: The language model: an ARPA file or a KenLM binary, or what `read_arpa`
             gave.
         grammar: Instead of `lm`: an OpenFst or AT&T file of an acceptor over words,
-            or a pynini `Fst` with a symbol table of words.
+            or a pynini `Fst` with a symbol table of words, or a `WordAcceptor`.
         topology: One of `topology.TOPOLOGIES`.
         separator: The token between words: `s* (w s+)* [w]`. `"auto"` takes `|` where
             the tokens are those of a Hugging Face model, and none elsewhere; None is

@@ -9,7 +9,8 @@ While results are written to `hyp.txt` there are
 and `x.lat.partial`, where lattices are kept too, until all is done. After an error, a
 run with `Restart(resume=True)` cuts the files to the last utterance that is whole in
 all of them, and continues behind it. Results in a folder are whole files; its journal
-is `wfstdec.journal` in it.
+is `wfstdec.journal` in it. A run with `resume` leaves its journal when it is finished:
+the next one with the same settings and inputs has nothing to do.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ from wfstdec.text.files import reading, writing
 
 _FORMAT = "wfstdec.journal"
 _VERSION = 2
+FOLDER_JOURNAL = "wfstdec.journal"
 _SYNC_S = 5.0
 """Seconds between two syncs of files: the work that a power cut may cost."""
 
@@ -49,6 +51,8 @@ class Restart:
     # `wfstdec.text.files.digest`); a run is resumed only with the same
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     called: Callable[[str], str] = str  # The name of a setting, as users know it
+    # A digest of settings and inputs that a finished run is recognised by; None: never
+    inputs: str | None = None
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -129,17 +133,21 @@ class Journal:
 
     def finish(self) -> None:
         """Give the files their names: the run is over."""
-        for final, file in zip(self._finals, self.files, strict=True):
+        sums = []
+        for i, (final, file) in enumerate(zip(self._finals, self.files, strict=True)):
             with writing(partial(final)):
                 file.flush()
                 self._sync(file)
+                self._count(i, file)
                 file.close()
-        self._write({"finished": True})
+            sums.append(self._sums[i])
+        self._write({"finished": True, "sums": sums, "inputs": self._restart.inputs})
         for final in self._finals:
             with writing(final):
                 os.replace(partial(final), final)
                 _sync_folder(final.parent)
-        self.path.unlink()
+        if self._restart.inputs is None:
+            self.path.unlink()
         self._close()
 
     def stop(self) -> int:
@@ -159,6 +167,18 @@ class Journal:
             _cut(self._file, 0)
             self._write(self._header)
             return ends
+        # A run that was to be resumed keeps its journal, for later ones with `resume`.
+        known, finals = [line for line, _ in lines], self._finals
+        inputs = self._restart.inputs
+        is_same = inputs is not None and inputs == known[-1].get("inputs")
+        is_same = is_same and _is_over(known, self.path, finals)
+        # It was stopped while files were given their names.
+        is_between = any(partial(one).exists() for one in finals)
+        is_between &= all(one.exists() or partial(one).exists() for one in finals)
+        if known[-1].get("finished") and not (is_same or is_between):
+            _cut(self._file, 0)
+            self._write(self._header)
+            return ends
         if not self._restart.resume:
             count = sum("done" in line for line, _ in done)
             called = self._restart.called
@@ -169,8 +189,7 @@ class Journal:
             )
         check_same(self._header, header, self.path, self._restart)
         for final in self._finals:
-            # It was stopped while files were given their names.
-            if done[-1][0].get("finished") and not partial(final).exists():
+            if known[-1].get("finished") and not partial(final).exists():
                 os.replace(final, partial(final))
         paths = map(partial, self._finals)
         sizes = [path.stat().st_size if path.exists() else 0 for path in paths]
@@ -212,6 +231,40 @@ class Journal:
         for file in (*self.files, self._file):
             with contextlib.suppress(OSError, ValueError):
                 file.close()
+
+
+def is_finished(path: Path, restart: Restart) -> bool:
+    """Whether a run of these settings and inputs has made all files, none left out."""
+    if restart.inputs is None or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        lines = [line for line, _ in _lines(file)]
+    if not lines or any("failed" in line for line in lines):
+        return False
+    files = list(map(Path, lines[0].get("files", ())))
+    return (
+        _is_over(lines, path, files)
+        and lines[-1].get("inputs") == restart.inputs
+        and list(map(_checksum, files)) == lines[-1]["sums"]
+    )
+
+
+def _is_over(lines: Sequence[dict[str, Any]], path: Path, files: list[Path]) -> bool:
+    """Whether a run has given all files their names, and they are there."""
+    if not lines[-1].get("finished") or not all(one.exists() for one in files):
+        return False
+    if path.name == FOLDER_JOURNAL:
+        there = {one.stem for one in path.parent.iterdir()}
+        return there.issuperset(line["done"] for line in lines if "done" in line)
+    return not any(partial(one).exists() for one in files)
+
+
+def _checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            found = zlib.crc32(data, found)
+    return found
 
 
 def lock(file: IO[Any], place: Path) -> None:

@@ -3,37 +3,45 @@
     reader = open_logprobs("dev.npz")         # or .ark, .scp, a folder of .npy
     for utterance, logprobs in reader: ...    # str, float [T, V]
 
-Nothing is read ahead, and nothing is kept. Of Kaldi files only matrices are read:
+Nothing is read ahead, and nothing is kept; "-" and "ark:-" are standard input, which
+can be read once. Of Kaldi files only matrices are read:
 kaldiio would also run the commands of an scp (`copy-feats ... |`) and unpickle what an
 ark holds, which a data file must not be able to do.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
-from kaldiio.matio import read_kaldi, read_token
+from kaldiio.matio import _parse_arkpath, read_kaldi, read_token
+from kaldiio.utils import MultiFileDescriptor, parse_specifier
 
+from wfstdec.audio.sources import AUDIO_ENDINGS
 from wfstdec.errors import FormatError, ShapeError
-from wfstdec.text.files import PathLike, read_lines, reading
+from wfstdec.text.files import STDIN, PathLike, read_lines, reading
 
 BINARY_MARK = b"\0B"
-_OFFSET = re.compile(r"(.+):(\d+)")
+_SPECIFIER = re.compile(r"(ark|scp|[a-z]+,(ark|scp))(,[a-z]+)*:.+")
+_SLACK = 3  # frames that a range may end behind its matrix, as in Kaldi
 
 Load = Callable[[], np.ndarray]
 Entries = Iterator[tuple[str, Load]]
 
 
 def read_ark(path: Path) -> Entries:
-    """Yield each utterance of a binary ark and a function that gives its matrix."""
-    with reading(path, "ark", "a Kaldi ark"), path.open("rb") as file:
+    """Yield each utterance of an ark and a function that gives its matrix."""
+    opened: Any = path.open("rb") if str(path) != STDIN else _stdin()
+    with reading(path, "ark", "a Kaldi ark"), opened as file:
         while True:
             utterance = read_token(file)
             if utterance is None or not utterance.strip():
@@ -43,15 +51,17 @@ def read_ark(path: Path) -> Entries:
             yield utterance, partial(np.asarray, matrix)
 
 
-def read_scp(path: Path) -> Entries:
-    """Yield each utterance of an scp and a function that reads its matrix, in order."""
-    for utterance, ark, offset in scp_entries(path):
-        place = f"{ark}:{offset}: {utterance}"
-        yield utterance, partial(_read_at, ark, offset, place)
+def _stdin() -> Any:
+    return contextlib.nullcontext(sys.stdin.buffer)
 
 
-def scp_entries(path: Path) -> list[tuple[str, Path, int]]:
-    """The utterance, file and offset of each line `utterance file[:offset]`."""
+def _read_scp(entries: list[tuple[str, str]], _: Path) -> Entries:
+    for utterance, target in entries:
+        yield utterance, partial(read_matrix_at, target, f"{target}: {utterance}")
+
+
+def scp_entries(path: Path) -> list[tuple[str, str]]:
+    """The utterance and target of each line `utterance file[:offset][range]`."""
     entries = []
     for number, line in enumerate(read_lines(path), 1):
         fields = line.split(maxsplit=1)
@@ -62,44 +72,69 @@ def scp_entries(path: Path) -> list[tuple[str, Path, int]]:
                 f"{path}:{number}: found {line!r}, expected 'utterance file[:offset]'"
             )
         utterance, target = fields[0], fields[1].strip()
-        if "|" in (target[0], target[-1]) or target[-1] == "]":
-            raise FormatError(
-                f"{path}:{number}: found the command or range {target!r}, expected "
-                "'file[:offset]'; write what it gives to an ark first"
-            )
-        with reading(f"{path}:{number}", "line", "'utterance file[:offset]'"):
-            entries.append((utterance, *_file_and_offset(target)))
+        _refuse_command(target, f"{path}:{number}")
+        entries.append((utterance, target))
     return entries
 
 
-def read_matrix_at(target: str) -> np.ndarray:
-    """Read the matrix of `file[:offset]`, [T, V]."""
-    return _read_at(*_file_and_offset(target), target)
+def scp_files(path: Path) -> list[str]:
+    """The files that an scp refers to."""
+    return [_parse_arkpath(target)[0] for _, target in scp_entries(path)]
 
 
-def _read_at(path: Path, offset: int, place: str) -> np.ndarray:
-    with reading(path), path.open("rb") as file:
-        file.seek(offset)
-        return _read_matrix(file, place)
+def _refuse_command(target: str, place: str) -> None:
+    if "|" in (target[0], target[-1]):
+        raise FormatError(
+            f"{place}: found the command {target!r}, expected 'file[:offset][range]'; "
+            "pipe what it gives to ark:-"
+        )
 
 
-def _file_and_offset(target: str) -> tuple[Path, int]:
-    match = _OFFSET.fullmatch(target)
-    return (Path(match[1]), int(match[2])) if match else (Path(target), 0)
+def read_matrix_at(target: str, place: str = "") -> np.ndarray:
+    """Read the matrix of `file[:offset][range]`, [T, V]; a range has its last row."""
+    path, offset, ranges = _parse_arkpath(target)
+    with reading(path), open(path, "rb") as file:
+        file.seek(offset or 0)
+        matrix = _read_matrix(file, place or target)
+    for one, size in zip(ranges or (), matrix.shape, strict=False):
+        if one.start is None:
+            continue
+        if one.start >= min(one.stop, size) or one.stop > size + _SLACK:
+            raise FormatError(
+                f"{place or target}: shape {matrix.shape}, expected a range inside it"
+            )
+    return matrix[ranges] if ranges else matrix
 
 
 def _read_matrix(file: BinaryIO, place: str) -> np.ndarray:
     """The matrix that stands at the file's position."""
     head = file.read(len(BINARY_MARK))
-    if head != BINARY_MARK:
-        raise FormatError(
-            f"{place}: found {head!r} where a matrix begins, expected a binary Kaldi "
-            f"matrix ({BINARY_MARK!r}); copy-matrix makes one of a text ark"
-        )
-    file.seek(-len(head), os.SEEK_CUR)
     with reading(place, "matrix", "a whole Kaldi matrix"):
-        matrix = read_kaldi(file)
-    return np.array(matrix)  # kaldiio's are read-only
+        if head.lstrip().startswith(b"["):
+            return _text_matrix(head.lstrip()[1:], file)
+        if head != BINARY_MARK:
+            raise FormatError(
+                f"{place}: found {head!r} where a matrix begins, expected a Kaldi "
+                f"matrix: {BINARY_MARK!r}, or '[' of a text ark"
+            )
+        if file.seekable():
+            file.seek(-len(head), os.SEEK_CUR)
+        else:
+            file = MultiFileDescriptor(BytesIO(head), file)
+        return np.array(read_kaldi(file))  # kaldiio's are read-only
+
+
+def _text_matrix(line: bytes, file: BinaryIO) -> np.ndarray:
+    """A matrix of numbers, up to `]`; kaldiio takes -1e-05 in front for an integer."""
+    rows = []
+    while line or (line := file.readline()):
+        numbers, end, _ = line.partition(b"]")
+        if row := numbers.split():
+            rows.append(np.array(row, np.float32))
+        if end:
+            return np.stack(rows)
+        line = b""
+    raise ValueError("no ']' at its end")
 
 
 @dataclass(frozen=True)
@@ -150,25 +185,45 @@ def open_logprobs(path: PathLike) -> LogprobReader:
 
     Args:
         path: An `.npz` with one [T, V] array per utterance, a Kaldi `.ark` or `.scp`,
-            or a folder of `.npy` files (the utterance is the name without `.npy`).
+            one `.npy` or a folder of them (the utterance is the name without `.npy`),
+            or Kaldi's `ark:file` or `scp:file`; `-` and what is no regular file, such
+            as a pipe, are an ark, binary or text.
 
     Raises:
         FormatError: No such file, not one of these, or damaged.
     """
-    path = Path(path)
+    path, kind = _path_and_kind(path)
     if path.is_dir():
         return LogprobReader(path, len(_npy_files(path)), _read_folder)
-    if not path.exists():
+    if str(path) != STDIN and not path.exists():
         raise FormatError(f"{path}: no such file or folder")
-    if path.suffix == ".npz":
+    if kind == ".npz":
         return LogprobReader(path, len(_open_npz(path).files), _read_npz)
-    if path.suffix == ".ark":
+    if kind == ".npy":
+        return LogprobReader(path, 1, _read_folder)
+    if kind == ".ark":
         return LogprobReader(path, None, read_ark)
-    if path.suffix == ".scp":
-        return LogprobReader(path, len(scp_entries(path)), read_scp)
-    raise FormatError(
-        f"{path}: found {path.suffix!r}, expected .npz, .ark, .scp or a folder of .npy"
-    )
+    if kind == ".scp":
+        entries = scp_entries(path)
+        return LogprobReader(path, len(entries), partial(_read_scp, entries))
+    expected = ".npz, .ark, .scp, .npy or a folder of .npy"
+    if kind in AUDIO_ENDINGS:
+        expected += "; `wfstdec transcribe MODEL` reads audio"
+    raise FormatError(f"{path}: found {kind!r}, expected {expected}")
+
+
+def _path_and_kind(given: PathLike) -> tuple[Path, str]:
+    """A path without Kaldi's `ark:`, and the ending that says how it is read."""
+    name = os.fspath(given)
+    if _SPECIFIER.fullmatch(name):
+        with reading(name, "specifier", "ark:FILE or scp:FILE"):
+            files = parse_specifier(name)
+        target = files["ark"] or files["scp"]
+        _refuse_command(target, name)
+        return Path(target), ".ark" if files["ark"] else ".scp"
+    path = Path(given)
+    is_stream = name == STDIN or path.is_fifo() or path.is_char_device()
+    return path, ".ark" if is_stream else path.suffix.lower()
 
 
 def checked(load: Load, place: str) -> np.ndarray:
@@ -199,7 +254,7 @@ def _read_npz(path: Path) -> Entries:
 
 
 def _npy_files(path: Path) -> list[Path]:
-    files = sorted(path.glob("*.npy"))
+    files = sorted(path.glob("*.npy")) if path.is_dir() else [path]
     if not files:
         raise FormatError(f"{path}: no .npy file in this folder, expected at least one")
     return files

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from wfstdec.errors import FormatError, InputError, OptionError
-from wfstdec.io.journal import Journal, Restart, partial
+from wfstdec.io.journal import FOLDER_JOURNAL, Journal, Restart, partial
 from wfstdec.io.results import ENDINGS
 from wfstdec.lattice.file import GrowingFile
 from wfstdec.text.files import PathLike, atomic_write, replaceable, writing
@@ -104,7 +104,7 @@ def open_results(
     else:
         wanted = {**(settings or {}), **restart.settings}
         if target.folder is not None:
-            place = target.folder / "wfstdec.journal"
+            place = target.folder / FOLDER_JOURNAL
         else:
             place = files[0].with_name(f"{files[0].name}.journal")
         journal = Journal(place, files, wanted, restart)
@@ -248,6 +248,8 @@ def _journaled(
             beside.begin(journal.files[-1], journal.notes)
             stack.callback(beside.give_up)
         yield Results(write, False, tuple(journal.done), failures, keep)
+        for error in failures[noted:]:
+            journal.add_failure(error)
         if beside is not None:
             with writing(beside.path):
                 beside.finish()

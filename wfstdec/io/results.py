@@ -88,11 +88,17 @@ Write = Callable[[str, Sequence[Hypothesis]], str]
 
 
 def format_named(format: str | None, path: PathLike | None = None) -> str:
-    """The name of a format; `None` goes by the name of the file, and is else text."""
+    """The name of a format; `None` goes by the ending of the file, text without one."""
     if format is None:
         ending = "" if path is None else os.path.splitext(path)[1].lower()
-        known = {ending.lower(): name for name, ending in ENDINGS.items()}
-        return known.get(ending, "text")
+        known = {"": "text"} | {end.lower(): name for name, end in ENDINGS.items()}
+        if ending not in known:
+            endings = ", ".join(ENDINGS.values())
+            raise OptionError(
+                f"output {os.fspath(path or '')!r}, expected one of {endings}, a name "
+                "without an ending (text), or a format by name (--format)"
+            )
+        return known[ending]
     if format not in FORMATS:
         expected = ", ".join(map(repr, FORMATS))
         raise OptionError(f"format={format!r}, expected one of {expected}")
@@ -213,21 +219,74 @@ def _times(item: Word | Token | Misfit) -> dict[str, float | None]:
 _SPACES = re.compile("[ \t]+")  # as in lexicons: other white space may be in words
 
 
+def _json_words(line: str) -> list[str]:
+    fields = json.loads(line)
+    return [str(fields["id"]), *filter(None, _SPACES.split(fields["text"]))]
+
+
+def _ctm_words(line: str) -> list[str]:
+    utterance, _, start, duration, word, *_ = line.split(" ")
+    float(start), float(duration)
+    return [utterance, word]
+
+
+def _trn_words(line: str) -> list[str]:
+    words, _, utterance = line.removesuffix(")").rpartition("(")
+    if not line.endswith(")") or not utterance:
+        raise ValueError("no id at the end")
+    return [utterance, *filter(None, _SPACES.split(words))]
+
+
+_FORMS: dict[str, tuple[str, Callable[[str], list[str]]]] = {
+    ".jsonl": ("lines of JSON with 'id' and 'text'", _json_words),
+    ".ctm": ("CTM, 'utterance channel start_s duration_s word'", _ctm_words),
+    ".trn": ("SCTK's trn, 'words... (utterance)'", _trn_words),
+    "text": ("text, 'utterance words...'", lambda line: _SPACES.split(line)),
+}
+"""Forms of transcripts by ending, and what reads the id and the words of a line."""
+_CTM = re.compile(r"\S+ \S+ \d+\.\d+ \d+\.\d+ \S+( [\d.]+)?")
+_TRN = re.compile(r".*\(([^()\s]+)\)")
+
+
+def _form_of(lines: Sequence[str]) -> str:
+    """The form of transcripts by their lines, where the ending names none."""
+    if lines[0].startswith("{") and lines[0].endswith("}") and '"' in lines[0]:
+        return ".jsonl"
+    if all(map(_CTM.fullmatch, lines)):
+        return ".ctm"
+    # A line of text may end in brackets; of trn all do, and none as another.
+    ids = {found[1] for line in lines if (found := _TRN.fullmatch(line))}
+    return ".trn" if len(ids) == len(lines) > 1 else "text"
+
+
 def read_text(path: PathLike) -> dict[str, tuple[str, ...]]:
-    """Read the words of each utterance, in file order; an id alone has no words."""
-    transcripts: dict[str, tuple[str, ...]] = {}
-    for number, line in enumerate(read_lines(path), 1):
-        utterance, *words = _SPACES.split(line.strip(" \t"))
-        if not utterance:
-            continue
-        if utterance in transcripts:
-            raise FormatError(
-                f"{path}:{number}: utterance {utterance!r} a second time, expected once"
-            )
-        transcripts[utterance] = tuple(words)
-    if not transcripts:
+    """Read the words of each utterance, in file order; an id alone has no words.
+
+    The form is that of the ending, else of all lines: text (`utterance words...`), JSON
+    lines and CTM as they are written here, or SCTK's trn (`words... (utterance)`).
+
+    Raises:
+        FormatError: Another form, or an utterance twice.
+    """
+    rows = [line.strip(" 	") for line in read_lines(path)]
+    lines = [(number, row) for number, row in enumerate(rows, 1) if row]
+    if not lines:
         raise FormatError(f"{path}: no lines, expected 'utterance words...'")
-    return transcripts
+    ending = os.path.splitext(os.fspath(path).removesuffix(".gz"))[1].lower()
+    form, words_of = _FORMS.get(ending) or _FORMS[_form_of([row for _, row in lines])]
+    transcripts: dict[str, list[str]] = {}
+    for number, line in lines:
+        if line.startswith(";;") and words_of is _ctm_words:  # a comment
+            continue
+        with reading(f"{path}:{number}", f"line {line[:60]!r}", form):
+            utterance, *words = words_of(line)
+        if utterance in transcripts and words_of is not _ctm_words:
+            raise FormatError(
+                f"{path}:{number}: utterance {utterance!r} a second time, read as "
+                f"{form}; expected once"
+            )
+        transcripts.setdefault(utterance, []).extend(words)
+    return {utterance: tuple(words) for utterance, words in transcripts.items()}
 
 
 def write_text(path: PathLike, transcripts: Mapping[str, Iterable[str]]) -> None:

@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +24,8 @@ import numpy as np
 from wfstdec.errors import FormatError, InputError, WfstdecError
 
 PathLike = str | os.PathLike[str]
+STDIN = "-"
+"""Standard input, in place of a file."""
 _DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20
 
 
@@ -49,8 +52,10 @@ def reading(
 
 
 def read_bytes(path: PathLike) -> bytes:
-    """All bytes of a file, unpacked where they begin as packed ones do."""
+    """All bytes of a file, unpacked where they begin as packed ones do; - is stdin."""
     with reading(path):
+        if os.fspath(path) == STDIN:
+            return unpack(sys.stdin.buffer.read(), "standard input")
         return unpack(Path(path).read_bytes(), str(path))
 
 
@@ -173,6 +178,14 @@ def writing(path: PathLike) -> Iterator[None]:
         if about is not None and not any(name in str(about) for name in names):
             raise
         raise FormatError(f"{path}: cannot write: {error.strerror}") from error
+
+
+def is_stream(path: PathLike) -> bool:
+    """Whether a name is of standard input, or of a pipe: it can be read once."""
+    name = os.fspath(path)
+    if name == STDIN or name.endswith(f":{STDIN}"):
+        return True
+    return os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name))
 
 
 def digest(path: PathLike) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from wfstdec.errors import LexiconError, OptionError, check_listed, levels_insid
 from wfstdec.text.display import few, short
 from wfstdec.text.files import PathLike, read_lines, reading
 from wfstdec.text.tokens import (
+    DISAMBIGUATION,
     EPSILON,
     EPSILON_WORD,
     TokenTable,
@@ -104,7 +105,8 @@ def read_lexicon(
 
     Fields stand between tabs or spaces. Lines that begin with `;;;` or `# ` and what
     follows a lone `#` (unless that is a token) are comments. An entry that comes twice
-    is read once, with the higher probability, and their number is logged. Alternates
+    is read once, with the higher probability, and their number is logged. Kaldi's
+    disambiguation symbols (`#1`) at the end of entries are left out. Alternates
     written `word(2)`, as in cmudict, are words of their own.
 
     Args:
@@ -283,6 +285,8 @@ def _cost(word: str, text: str) -> float:
 def _pronunciation(
     word: str, names: list[str], tokens: TokenTable, separator: int | None
 ) -> Pronunciation:
+    while names and DISAMBIGUATION.fullmatch(names[-1]) and names[-1] not in tokens.ids:
+        names = names[:-1]
     try:
         found = tuple(map(tokens.ids.__getitem__, names))
     except KeyError as error:
@@ -495,7 +499,11 @@ def separator_of(
 def sayable(
     lexicon: Lexicon, vocabulary: Collection[str], unk_cost: float | None = None
 ) -> Lexicon:
-    """The entries whose words a language model can have; logs what is dropped."""
+    """The entries whose words a language model can have; logs what either lacks."""
+    words, known = {*vocabulary} - MARKS, frozenset(lexicon.words)
+    if lacking := sorted(words - known):
+        text = "%d of %d words of the language model are not in the lexicon: %s"
+        _build_log.info(text, len(lacking), len(words), few(lacking, 5))
     marks = {"<s>", "</s>"} & set(lexicon.words)
     if marks:
         raise LexiconError(

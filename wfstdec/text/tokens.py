@@ -12,6 +12,7 @@ whose position 0 is `EPSILON_WORD`; there, word id and output label are the same
 import difflib
 import hashlib
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +38,8 @@ _PADDINGS = ("<pad>", "[PAD]")  # blanks of Hugging Face's tables
 _Label = TypeVar("_Label", int, np.ndarray)
 _WITH_ID = re.compile(r"(.+?)[ \t]+(\d+)[ \t]*")
 _WITH_SCORE = re.compile(r"(.+)\t(-?[\d.]+(?:[eE][-+]?\d+)?)")
-_DISAMBIGUATION = re.compile(r"#\d+")
+DISAMBIGUATION = re.compile(r"#\d+")
+_log = logging.getLogger("wfstdec.build")
 
 
 def ilabel_of(token: _Label) -> _Label:
@@ -168,8 +170,9 @@ def read_tokens(path: PathLike, blank: int | str | None = None) -> TokenTable:
 
     The form is recognised from the content: Hugging Face `vocab.json` (`{token: id}`),
     a list of names as JSON, SentencePiece `.vocab` (`piece\tscore`), `token id` (k2,
-    Kaldi; the disambiguation symbols `#0 #1 ...` that k2 puts at the end are left out),
-    or one token per line, where a line of one space is the space token.
+    Kaldi; the disambiguation symbols `#0 #1 ...` at the end are left out, and a leading
+    `<eps>` where another token has a blank's name and `blank` is None), or one token
+    per line, where a line of one space is the space token.
 
     Args:
         path: The file, plain or gzip.
@@ -180,7 +183,13 @@ def read_tokens(path: PathLike, blank: int | str | None = None) -> TokenTable:
         FormatError: The file cannot be read or is not UTF-8.
     """
     with reading(path, "token table", "tokens by id: text, or JSON"):
-        return _checked(_names_in(read_lines(path), os.fspath(path)), blank)
+        names = _names_in(read_lines(path), os.fspath(path))
+        # Labels of an FST: no model outputs an epsilon in addition to a blank.
+        if blank is None and names[:1] == (EPSILON_WORD,) and {*names} & {*BLANK_NAMES}:
+            names = names[1:]
+            text = "%s: %r is left out, token 0 is %r"
+            _log.info(text, path, EPSILON_WORD, names[0])
+        return _checked(names, blank)
 
 
 def _names_in(lines: list[str], name: str) -> tuple[str, ...]:
@@ -238,7 +247,7 @@ def _names_by_id(pairs: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
         raise TokenTableError(f"{absent}, expected the ids 0 to {size - 1}")
     names = [by_id[token] for token in range(size)]
     # Tables of Kaldi's graphs have `#0`, `#1` behind the tokens; no model outputs them.
-    while len(names) > 1 and _DISAMBIGUATION.fullmatch(names[-1]):
+    while len(names) > 1 and DISAMBIGUATION.fullmatch(names[-1]):
         names.pop()
     return tuple(names)
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from wfstdec.audio.sources import AUDIO_ENDINGS
 from wfstdec.batch.decoding import BoostLists, Summary, fields_of, named, progress_bar
 from wfstdec.boost.lists import Numbers
 from wfstdec.errors import FormatError
@@ -38,12 +39,6 @@ if TYPE_CHECKING:
     from wfstdec.readable import Formatter
 
 _log = logging.getLogger("wfstdec.transcription")
-
-AUDIO_ENDINGS = frozenset(
-    ".wav .flac .ogg .oga .opus .mp3 .aif .aiff .au .w64 .caf .webm .m4a .mp4 .mkv "
-    ".mov .aac .wma".split()
-)
-"""What counts as audio in folders."""
 
 
 def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Recording]:

@@ -105,8 +105,8 @@ def logprob_rows(path: str | os.PathLike[str]) -> list[dict[str, str]]:
         )
     if path.suffix == ".scp":
         return [
-            {"id": name, "logprobs": f"{ark.absolute()}:{offset}"}
-            for name, ark, offset in scp_entries(path)
+            {"id": name, "logprobs": os.path.abspath(target)}
+            for name, target in scp_entries(path)
         ]
     place = path.absolute()
     names = [name for name, _ in open_logprobs(path).entries()]

@@ -18,8 +18,8 @@ import pyarrow as pa
 import ray.data
 from ray.data.datasource import FileBasedDatasource
 
+from wfstdec.audio.sources import AUDIO_ENDINGS
 from wfstdec.batch.ray.rows import kind_of
-from wfstdec.transcription.files import AUDIO_ENDINGS
 
 _SHARD_BYTES = 2**26
 _COLUMNS = pa.schema(
