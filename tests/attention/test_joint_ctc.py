@@ -109,11 +109,13 @@ def test_ctc_that_does_not_fit_is_refused():
         decoder.decode(frames, ctc=[np.zeros((2, 3))])
     with pytest.raises(ShapeError, match="of 2 utterances, expected 1"):
         decoder.decode(frames, ctc=[np.zeros((3, 3))] * 2)
-    bad = np.zeros((3, 3))
-    bad[1, 1] = np.nan
-    with pytest.raises(LogprobError, match="NaN") as caught:
-        decoder.decode(frames * 2, ctc=[np.zeros((3, 3)), bad])
-    assert caught.value.utterance == 1
+    even = np.full((3, 3), -np.log(3))
+    for value, message in ((np.nan, "NaN"), (-np.inf, "adds up to 0.6667, expected 1")):
+        bad = even.copy()
+        bad[1, 1] = value
+        with pytest.raises(LogprobError, match=message) as caught:
+            decoder.decode(frames * 2, ctc=[even, bad])
+        assert caught.value.utterance == 1
     phones = token_table(["a", "aa", "<blk>"], 2)
     with pytest.raises(OptionError, match="without the token 'b', expected all"):
         AttentionDecoder(model, ctc_tokens=phones)

@@ -79,7 +79,8 @@ FORMS = {
     "probabilities": ("ab 1 a b\né 1.0 ey1\n", {}, AB),
     "asked for": ("ab 1 a b\né 1 ey1\n", {"has_probs": True}, AB),
     "no-break space in a word": ("a\u00a0b a\n", {}, [("a\u00a0b", "a")]),
-    "alternates": ("ab a b\nab(2) a\n", {}, [("ab", "a b"), ("ab(2)", "a")]),
+    "alternates": ("ab a b\nab(2) a\n", {}, [("ab", "a b"), ("ab", "a")]),
+    "no alternate": ("ba(2) a\nab b\n", {}, [("ba(2)", "a"), ("ab", "b")]),
     "a word that is a hash": ("# a\n#1 a\n##  b\n", {}, [("#1", "a"), ("##", "b")]),
 }
 

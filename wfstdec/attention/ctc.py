@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.attention.model import AttentionModel, tree_map
+from wfstdec.attention.model import SUM_TOLERANCE, AttentionModel, tree_map
 from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.jit import inlined, kernel
 from wfstdec.text.tokens import TokenTable
@@ -92,6 +92,11 @@ class CtcUnits(NamedTuple):
         rows = np.ascontiguousarray(logprobs[:num_frames], np.float32)
         if not (rows < np.inf).all():
             text = "CTC log-probs with NaN or +inf, expected logs"
+            raise LogprobError(text, utterance)
+        sums = np.exp(rows).sum(1, dtype=np.float64)
+        if (np.abs(sums - 1) > SUM_TOLERANCE).any():
+            worst = sums[np.abs(sums - 1).argmax()]
+            text = f"exp of a row of CTC log-probs adds up to {worst:.4g}, expected 1"
             raise LogprobError(text, utterance)
         return rows
 

@@ -478,7 +478,8 @@ def from_openfst(
         blank: The blank by name or index; None to recognise it.
 
     Raises:
-        FormatError: A file cannot be read or is damaged, or tables are missing.
+        FormatError: A file cannot be read or is damaged, or tables are missing, or the
+            words differ from those of the file.
         TokenTableError: A malformed token table.
         GraphError: The graph breaks an invariant of `PackedGraph`.
     """
@@ -487,6 +488,13 @@ def from_openfst(
     content = read_fst(path, osymbols=dict(enumerate(words)) if words else None)
     if words is None:
         words = _words_of(content.osymbols, f"{path}: no output symbols")
+    for i, name in (content.osymbols or {}).items():
+        if i >= len(words) or words[i] != name:
+            theirs = repr(words[i]) if i < len(words) else "nothing"
+            raise FormatError(
+                f"{path}: word {i} is {name!r} in its own table and {theirs} in the "
+                "one given, expected the same"
+            )
     table = _tokens_of(tokens, content.isymbols, blank, str(path))
     vocabulary = Vocabulary(table, tuple(words))
     with reading(path, "graph"):

@@ -43,6 +43,7 @@ WORD_START = "\u2581"  # SentencePiece's mark of a space
 MARKS = frozenset(("<s>", "</s>", "<unk>", "<UNK>", EPSILON_WORD))
 _BESIDE = ("bpe.model", "tokenizer.model")
 """What a SentencePiece model is called where there is one for a model."""
+_ALTERNATE = re.compile(r"(.+)\(\d+\)")
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
 _log = logging.getLogger(__name__)
 _build_log = logging.getLogger("wfstdec.build")
@@ -106,8 +107,8 @@ def read_lexicon(
     Fields stand between tabs or spaces. Lines that begin with `;;;` or `# ` and what
     follows a lone `#` (unless that is a token) are comments. An entry that comes twice
     is read once, with the higher probability, and their number is logged. Kaldi's
-    disambiguation symbols (`#1`) at the end of entries are left out. Alternates
-    written `word(2)`, as in cmudict, are words of their own.
+    disambiguation symbols (`#1`) at the end of entries are left out. `word(2)`, as in
+    cmudict, is another pronunciation of `word`, if an entry of that comes before.
 
     Args:
         path: The file, plain or gzip.
@@ -127,7 +128,11 @@ def read_lexicon(
     between = _separator(separator, tokens)
     entries: dict[tuple[str, Pronunciation], float] = {}
     repeated = []
+    seen = set()
     for number, (word, *fields) in _entries(read_lines(path), "#" not in tokens.ids):
+        if (alternate := _ALTERNATE.fullmatch(word)) and alternate[1] in seen:
+            word = alternate[1]
+        seen.add(word)
         try:
             # The first entry decides for all: a file mixes no forms.
             if has_probs is None:
@@ -317,22 +322,25 @@ def _fewest_pieces_speller(
 
     def spell(word: str) -> Pronunciation | None:
         text = byte_name(f" {word}".encode()) if is_bytes else mark + word
-        best: list[Pronunciation | None] = [None] * len(text) + [()]
-        # From the end: the best rest is known when a piece before it is tried.
+        # From the end: how few tokens the rest has is known before a piece is tried.
+        num = [math.inf] * len(text) + [0]
+        first: list[tuple[Pronunciation, int]] = [((), 0)] * len(text)
         for start in reversed(range(len(text))):
-            one, rest = text[start], best[start + 1]
-            if bytes_of and one not in pieces and rest is not None:
-                data = one.encode("utf-8", "replace")
+            if bytes_of and text[start] not in pieces:
+                data = text[start].encode("utf-8", "replace")
                 if all(map(bytes_of.__contains__, data)):
-                    best[start] = (*map(bytes_of.__getitem__, data), *rest)
+                    num[start] = num[start + 1] + len(data)
+                    first[start] = tuple(map(bytes_of.__getitem__, data)), start + 1
             for stop in range(min(len(text), start + longest), start, -1):
                 piece = pieces.get(text[start:stop])
-                rest, known = best[stop], best[start]
-                if piece is None or rest is None:
-                    continue
-                if known is None or len(rest) + 1 < len(known):
-                    best[start] = (piece, *rest)
-        return best[0]
+                if piece is not None and num[stop] + 1 < num[start]:
+                    num[start], first[start] = num[stop] + 1, ((piece,), stop)
+        found: list[int] = []
+        at = 0
+        while num[0] < math.inf and at < len(text):
+            tokens, at = first[at]
+            found += tokens
+        return tuple(found) or None
 
     return spell
 
