@@ -1,8 +1,13 @@
-"""Jobs on a real, local Ray: equal to the plain commands, killed, gone on with."""
+"""Jobs on a real, local Ray: equal to the plain commands, killed, continued.
 
+Drivers are processes of their own: threads of Ray outlive `ray.shutdown`.
+"""
+
+import concurrent.futures
 import importlib.util
 import io
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -20,6 +25,7 @@ from spoken import FRAME, RATE, speech, write_wav
 from wfstdec import WfstDecoder, WfstOptions, load_graph
 from wfstdec.batch.ray import DecodeRows
 from wfstdec.cli.main import main
+from wfstdec.search.hypothesis import CONFIDENCES
 
 NEEDED = ("ray", "pyarrow", "soundfile", "soxr")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -93,7 +99,8 @@ def lines_of(path):
         row = json.loads(line)
         for words in (row["words"], *(one["words"] for one in row.get("nbest", ()))):
             for word in words:
-                word.setdefault("confidence", None)
+                for name in CONFIDENCES:
+                    word.setdefault(name, None)
         found[row["id"]] = row
     return found
 
@@ -124,18 +131,18 @@ def test_logprobs_are_decoded_as_by_the_plain_command(files, address, tmp_path):
     assert main(plain) == 0
     ours = [*given, "--output", str(tmp_path / "rows"), *on_ray(address)]
     ours += ["--lattices", str(tmp_path / "lattices"), "--file-rows", "8"]
-    assert main(ours) == 0
+    assert driver_of(ours).wait(300) == 0
     assert_same(rows_of(tmp_path / "rows"), lines_of(tmp_path / "plain.jsonl"))
     assert len(list((tmp_path / "rows").iterdir())) > 2
     paths = {row["lattice"] for row in rows_of(tmp_path / "rows").values()}
     assert paths == set(map(str, (tmp_path / "lattices").iterdir()))
     before = {path: path.stat() for path in (tmp_path / "rows").iterdir()}
-    assert main([*ours, "--resume"]) == 0
+    assert driver_of([*ours, "--resume"]).wait(300) == 0
     assert {path: path.stat() for path in (tmp_path / "rows").iterdir()} == before
 
 
 @pytest.mark.share
-def test_shards_with_boosts_and_a_damaged_one(files, address, tmp_path, capsys):
+def test_shards_with_boosts_and_a_damaged_one(files, address, tmp_path, capfd):
     paths = sorted((files / "in").iterdir())[:12]
     (tmp_path / "shards").mkdir()
     boosts = {"cab": 3.0}
@@ -148,8 +155,8 @@ def test_shards_with_boosts_and_a_damaged_one(files, address, tmp_path, capsys):
     os.truncate(file, os.path.getsize(file) * 2 // 3)
     output = tmp_path / "rows"
     given = transcribe(files, tmp_path / "shards", "--output", output, "--quiet")
-    assert main([*given, *on_ray(address)]) == 1
-    assert "left out 1 of " in capsys.readouterr().err
+    assert driver_of([*given, *on_ray(address)]).wait(300) == 1
+    assert "left out 1 of " in capfd.readouterr().err
     rows = rows_of(output)
     [bad] = [row for row in rows.values() if row["error"] is not None]
     assert bad["id"].endswith("2.tar") and "damaged or cut short" in bad["error"]
@@ -163,7 +170,7 @@ def test_shards_with_boosts_and_a_damaged_one(files, address, tmp_path, capsys):
     assert_same(rows, {name: lines[name] for name in rows})
     before = len(list(output.iterdir()))
     given = transcribe(files, tmp_path / "shards", "--output", output, "--quiet")
-    assert main([*given, *on_ray(address, "--resume")]) == 1
+    assert driver_of([*given, *on_ray(address, "--resume")]).wait(300) == 1
     assert len(list(output.iterdir())) == before
 
 
@@ -264,7 +271,6 @@ def still_heard(watched):
 def test_the_class_in_a_pipeline_of_ones_own(files, address, tmp_path):
     """A decoder goes to the actors as a pickle; nothing else of ours is there."""
     import pyarrow.parquet
-    import ray
 
     graph = load_graph(files / "graph.npz")
     decoder = WfstDecoder(graph, WfstOptions(beam=9.0), frame_shift_s=0.02, threads=1)
@@ -274,16 +280,10 @@ def test_the_class_in_a_pipeline_of_ones_own(files, address, tmp_path):
         for i, text in enumerate(texts)
     ]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "m.parquet")
-    with ray.init(address, log_to_driver=False):
-        found = ray.data.read_parquet(str(tmp_path / "m.parquet")).map_batches(
-            DecodeRows,
-            fn_constructor_args=(decoder,),
-            batch_format="pyarrow",
-            batch_size=3,
-            compute=ray.data.ActorPoolStrategy(size=1),
-            num_cpus=1,
-        )
-        by_id = {row["id"]: row for row in found.take_all()}
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
+        given = address, str(tmp_path / "m.parquet"), decoder
+        by_id = pool.submit(decoded_on_ray, *given).result(300)
     expected = decoder.decode([logprobs_of(text) for text in texts], boosts={"c": 1.5})
     for i, hypothesis in enumerate(expected):
         assert by_id[str(i)]["text"] == hypothesis.text
@@ -291,10 +291,26 @@ def test_the_class_in_a_pipeline_of_ones_own(files, address, tmp_path):
         assert by_id[str(i)]["boost_cost"] == hypothesis.boost_cost
 
 
-def test_what_would_wait_for_ever_is_an_error(files, address, tmp_path, capsys):
+def decoded_on_ray(address, path, decoder):
+    import ray
+
+    with ray.init(address, log_to_driver=False):
+        found = ray.data.read_parquet(path).map_batches(
+            DecodeRows,
+            fn_constructor_args=(decoder,),
+            batch_format="pyarrow",
+            batch_size=3,
+            compute=ray.data.ActorPoolStrategy(size=1),
+            num_cpus=1,
+        )
+        return {row["id"]: row for row in found.take_all()}
+
+
+def test_what_would_wait_for_ever_is_an_error(files, address, tmp_path, capfd):
     given = transcribe(files, files / "in", "--output", tmp_path / "rows")
-    assert main([*given, "--ray", address, "--actors", "3"]) == 1
-    assert "expected at least 5 CPUs" in capsys.readouterr().err
+    driver = driver_of([*given, "--ray", address, "--actors", "3"])
+    assert driver.wait(300) == 1
+    assert "expected at least 5 CPUs" in capfd.readouterr().err
     assert not list((tmp_path / "rows").iterdir())
 
 
