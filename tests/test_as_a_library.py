@@ -14,6 +14,7 @@ from processes import python
 import wfstdec
 from wfstdec.errors import FormatError, OptionError, SessionError, TokenTableError
 from wfstdec.lattice import word_confidences
+from wfstdec.search.hypothesis import CONFIDENCES
 
 KINDS = ("wfst", "trie", "tokens", "greedy", "reference")
 SAID = "a b | c"
@@ -252,7 +253,8 @@ def test_confidences_by_an_argument(kind, decoders):
     lattices = decoder.decode_lattice(batch())
     for one, other, lattice in zip(plain, sure, lattices, strict=True):
         assert all(0 <= word.confidence <= 1 for word in other.words)
-        without = [word._replace(confidence=None) for word in other.words]
+        nothing = dict.fromkeys(CONFIDENCES)
+        without = [word._replace(**nothing) for word in other.words]
         assert list(one.words) == without and one.total_cost == other.total_cost
         found = word_confidences(lattice).confidences
         assert [word.confidence for word in other.words] == list(found)

@@ -33,6 +33,7 @@ from wfstdec.errors import AudioError, FormatError, OptionError, WfstdecError
 from wfstdec.io import BoostFile, Restart
 from wfstdec.io.boost_files import boosts_of, dump_boosts
 from wfstdec.lattice import open_lattices
+from wfstdec.search.hypothesis import CONFIDENCES
 from wfstdec.transcription import find_recordings
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra ray, of which pyarrow is")
@@ -70,7 +71,8 @@ def work(worker, *rows):
 def expected(hypothesis):
     fields = hypothesis.to_dict()
     for word in fields["words"]:
-        word.setdefault("confidence", None)
+        for name in CONFIDENCES:
+            word.setdefault(name, None)
     return fields
 
 

@@ -6,6 +6,7 @@ import pytest
 from cli_files import ARPA, wfstdec, write_files
 
 from wfstdec.lattice import open_lattices
+from wfstdec.search.hypothesis import CONFIDENCES
 
 TRIE = ["--decoder", "trie", "--tokens", "tokens.txt", "--separator", "<wb>"]
 LEXICAL = [*TRIE, "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
@@ -33,8 +34,8 @@ def test_confidences_lists_lattices_and_another_model(files):
     for one, sure in zip(
         jsonl(files, "plain.jsonl"), jsonl(files, "sure.jsonl"), strict=True
     ):
-        confidences = [word.pop("confidence") for word in sure["words"]]
-        assert all(0 < c <= 1 for c in confidences)
+        for name in CONFIDENCES:
+            assert all(0 < word.pop(name) <= 1 for word in sure["words"])
         assert (one["text"], one["words"]) == (sure["text"], sure["words"])
         assert sure["total_cost"] == pytest.approx(one["total_cost"], abs=1e-3)
     lattices = open_lattices(files / "x.lat").values()

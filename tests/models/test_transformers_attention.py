@@ -119,10 +119,10 @@ def test_phrases_are_cut_as_a_byte_level_tokenizer_writes_them(caplog):
     assert tokenizer.tokenize(" garment") == ["\u0120garment"]
     assert spelling_of(hf)("garment") == [names.index("\u0120garment")]
     caplog.clear()
-    # The fewest pieces are not those: without a tokenizer a warning says so.
+    # The fewest pieces may be others: without a tokenizer a warning says so.
     del hf.tokenizer
     fewest = AttentionDecoder(hf).phrase_compiler().compile(["garment"])
-    assert fewest.total([names.index("\u0120garment")]) == 0
+    assert fewest.total([names.index("\u0120garment")]) < 0
     assert ["no tokenizer" in one for one in caplog.messages] == [True]
 
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import wfstdec
 from wfstdec.errors import OptionError, WfstdecError
-from wfstdec.text.files import STDIN
 
 if TYPE_CHECKING:
     from wfstdec.cli.flags import Command
@@ -107,6 +106,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def piped_of(args: argparse.Namespace) -> list[str]:
     """The flags that read standard input."""
+    from wfstdec.text.files import STDIN  # with NumPy, which `--version` does without
+
     outputs = ("output", "draw", "json", "plot")
     values = {n: str(x) for n, x in vars(args).items() if n not in outputs}
     return [n for n, x in values.items() if x == STDIN or x.endswith(f":{STDIN}")]

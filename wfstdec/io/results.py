@@ -129,12 +129,12 @@ def result_writer(
     if formatter is not None and format not in (*SUBTITLES, "text", "jsonl"):
         known = ", ".join(map(repr, ("text", "jsonl", *SUBTITLES)))
         raise OptionError(f"readable text in format={format!r}, expected {known}")
-    shown: Any = formatter or (lambda hypothesis: hypothesis)
+    shown: Any = (lambda one: one) if formatter is None else formatter
     if nbest == 1 and format in SUBTITLES:
         made: Any = SUBTITLES[format]
         return lambda _, hypotheses: made(shown(hypotheses[0]).words, subtitles)
     if nbest == 1 and format == "text":
-        between = subtitles.join if subtitles else None
+        between = None if subtitles is None else subtitles.join
         return lambda utterance, found: text_line(utterance, shown(found[0]), between)
     if formatter is not None and format == "jsonl":
         plain = result_writer(format, nbest=nbest)
