@@ -13,6 +13,7 @@ from wav_files import wav_bytes
 import wfstdec
 from wfstdec import BoostEntry
 from wfstdec.batch import BoostLists, LatticeReading
+from wfstdec.batch.decoding import rating
 from wfstdec.batch.ray import (
     DecodeRows,
     TranscribeRows,
@@ -247,7 +248,9 @@ def test_confidences_lists_and_lattices(decoder, tmp_path):
     lattices = open_lattices(path)
     assert list(lattices) == list(SENTENCES) and found[-1]["lattice"] is None
     for row in found[:-1]:
-        hypotheses = reading(row["id"], lattices[row["id"]])
+        rows_of_it = logprobs_of(SENTENCES[row["id"]]).astype(np.float32)
+        rated = rating(reading, rows_of_it, decoder.tokens.blank)
+        hypotheses = rated(row["id"], lattices[row["id"]])
         assert of_hypothesis(row, hypotheses[0]) == hypotheses[0].to_dict()
         assert [one["text"] for one in row["nbest"]] == [one.text for one in hypotheses]
     assert work(worker, *rows) == found  # once more: the same file, whole

@@ -145,7 +145,7 @@ def test_sessions_in_turn_in_scratch_that_others_left(merge):
 def test_a_trace_that_is_settled_within_a_group(monkeypatch, merge):
     """Long utterances of a short trace; room for one token at first."""
     monkeypatch.setattr(cpu_backend, "FRAMES_PER_ROW", 1 << 30)
-    rng, case, decoder, boosts = draw(1, "pieces")
+    rng, case, decoder, boosts = draw(6, "pieces")
     decoder = decoder.with_options(
         beam=8.0, beam_size=6, merge=merge, nbest=2, token_top_k=None
     )

@@ -201,7 +201,10 @@ def test_n_best_texts_costs_and_posteriors(kind):
         within = [one for one in wanted if one.total_cost <= limit - ROUNDING]
         assert nbest.is_exact or len(within) > 19
         texts = {one.text: one.total_cost for one in hypotheses}
+        last = hypotheses[-1].total_cost if len(hypotheses) == 20 else np.inf
         for one in within:
+            if one.total_cost > last - ROUNDING:
+                continue  # of equal costs any may be the last
             assert texts[one.text] == pytest.approx(one.total_cost, abs=ROUNDING)
         assert len(texts) == len(hypotheses) <= len(wanted)
         lists += len(within) > 2
