@@ -51,7 +51,13 @@ from wfstdec.text.lexicon import (
     word_ids,
     word_table,
 )
-from wfstdec.text.vocabulary import OPEN_WORD, Pronunciations, Vocabulary, open_spelling
+from wfstdec.text.vocabulary import (
+    OPEN_WORD,
+    UNK,
+    Pronunciations,
+    Vocabulary,
+    open_spelling,
+)
 
 _log = logging.getLogger("wfstdec.build")
 _Made = TypeVar("_Made", FstArrays, PackedGraph, None)
@@ -186,7 +192,7 @@ def build_graph(
         stages.made("read", None)
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
         oov_cost = None
-        if isinstance(model, ArpaModel) and (oov_exits or open_vocabulary):
+        if oov_exits or open_vocabulary:
             oov_cost = _class_cost(model, unk_cost)
         _check_open_words(open_vocabulary, oov_cost, marked.lexicon)
         words, has_exits = word_table(marked.lexicon), oov_cost is not None
@@ -208,7 +214,9 @@ def build_graph(
             separated=fillers.ends_words,
         )
         if open_vocabulary is not None:
-            kind = open_spelling(table, between, marked.lexicon).kind
+            kind = UNK
+            if isinstance(model, ArpaModel):
+                kind = open_spelling(table, between, marked.lexicon).kind
             spent = open_vocabulary.token_cost, open_vocabulary.word_cost
             vocabulary = vocabulary.with_open_word(kind, *map(float, spent))
             word_cost = np.append(word_cost, [np.inf] * (len(word_cost) > 0))
@@ -238,8 +246,12 @@ def build_graph(
         return stages.made("pack", graph)
 
 
-def _class_cost(model: ArpaModel, unk_cost: float | None) -> float | None:
+def _class_cost(
+    model: ArpaModel | WordAcceptor, unk_cost: float | None
+) -> float | None:
     """Cost of an OOV word: that of `<unk>`, else `unk_cost`, nats; None for never."""
+    if isinstance(model, WordAcceptor):
+        return model.class_cost
     if model.unk is None:
         return unk_cost
     cost = float(model.ngrams[0].cost[model.unk])

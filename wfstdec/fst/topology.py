@@ -233,7 +233,9 @@ def add_open_words(
         sources.append((inside, units))
     for source, last in sources:
         s, j = _pairs(last, extends)
-        add(source[s], j, np.full(len(j), token_cost), True)
+        # A separator may be inside of `[unk]`, and is not its end.
+        ends = ~np.isin(j, ilabel_of(np.array(vocabulary.separators, np.int32)))
+        add(source[s], j, np.full(len(j), token_cost), ends)
     infinite = np.full(len(inside) + 1, np.inf, np.float32)
     return fst_of(parts, tlg.start, np.append(tlg.final_cost, infinite))
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,22 +25,25 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.g2p import G2pLike, Pronouncer
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.checks.inputs import OutputTokens
-from wfstdec.errors import BoostError, OptionError
+from wfstdec.errors import BoostError, OptionError, check_listed
+from wfstdec.fst.grammar import phrase_grammar
 from wfstdec.fst.tlg import build_graph
-from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.graph.arcs import LABEL_MASK, TOPOLOGIES
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.search.decoder import ChoosingDecoder
+from wfstdec.search.decoder import ChoosingDecoder, Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.search.paths.hypotheses import GraphCosts, Reader
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of
 from wfstdec.search.paths.tokens import Path
 from wfstdec.search.paths.words import aligner_of
 from wfstdec.text.arpa import ArpaModel
+from wfstdec.text.display import few
 from wfstdec.text.lexicon import Lexicon, TokensLike
 from wfstdec.text.tokens import ilabel_of
-from wfstdec.text.vocabulary import Vocabulary
+from wfstdec.text.vocabulary import UNK, Vocabulary
 from wfstdec.wfst.lattice_pack import RecordedLattice, lattice_of
 from wfstdec.wfst.options import BACKENDS, WfstOptions
 
@@ -126,6 +130,57 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
             threads=threads,
         )
 
+    @classmethod
+    def of_phrases(
+        cls,
+        decoder: Decoder,
+        phrases: Sequence[str],
+        options: WfstOptions | None = None,
+    ) -> Self:
+        """Make a decoder that outputs nothing but some phrases, for another's models.
+
+            commands = ["turn left", "turn right", "stop", "[unk]"]
+            strict = WfstDecoder.of_phrases(decoder, commands)
+
+        A text is any number of phrases, or none, in any order, all equally likely.
+
+        Args:
+            decoder: Has the tokens and words: a `WfstDecoder`, or a `TrieDecoder` with
+                a lexicon; its `g2p` pronounces other words. Words match as in boosts.
+            phrases: At least one; words with spaces between them. `"[unk]"` is any
+                other speech, at a cost for each token; a run of it is one word.
+            options: None takes the decoder's, with `lm_scale=1`, `word_insertion=0` and
+                a beam of at least 20.
+
+        Raises:
+            OptionError: No phrase, words without pronunciation (it names them), or the
+                decoder has no words.
+        """
+        check_listed("phrases", phrases)
+        if decoder.family != "ctc" or not decoder.vocabulary.words:
+            raise OptionError(
+                f"phrases of a {type(decoder).__name__} without words, expected a "
+                "WfstDecoder, or a TrieDecoder with a lexicon"
+            )
+        texts = {" ".join(phrase.split()): None for phrase in phrases}
+        has_unk = UNK in texts
+        texts.pop(UNK, None)
+        texts = decoder._boosts.matcher.match(texts)[0]
+        if not all(texts) or not texts:
+            raise OptionError(f"phrases={few(phrases)}, expected at least one word each")
+        split = [tuple(text.split()) for text in texts]
+        if any(UNK in words for words in split):
+            raise OptionError(f"{UNK!r} inside of a phrase, expected it alone")
+        if options is None:
+            names = {one.name for one in fields(WfstOptions)}
+            known = {n: x for n, x in vars(decoder.options).items() if n in names}
+            beam = max(_PHRASE_BEAM, decoder.options.beam)
+            fixed = {"beam": beam, "lm_scale": 1.0, "word_insertion": 0.0}
+            options = WfstOptions(**known | fixed)
+        graph = _phrase_graph(decoder, split, has_unk)
+        shift, threads = decoder.frame_shift_s, decoder.threads
+        return cls(graph, options, frame_shift_s=shift, threads=threads)
+
     def _output_tokens(self) -> OutputTokens:
         """Tokens that the decoder can output: those of arcs, without a lexicon."""
         outputs = super()._output_tokens()
@@ -211,6 +266,70 @@ class WfstReader(Reader[Path | RecordedLattice]):
     def segments(self, settled: Sequence[RecordedLattice]) -> list[Lattice]:
         """Read the lattices of segments."""
         return list(map(self.lattice, settled))
+
+
+_PHRASE_BEAM = 20.0
+_UNK_COSTS = OpenVocabulary(word_cost=0.0, token_cost=2.0)
+"""Of `[unk]`, measured: docs/words.md."""
+
+
+def _phrase_graph(
+    decoder: Decoder, phrases: Sequence[tuple[str, ...]], has_unk: bool
+) -> PackedGraph:
+    """Build the graph of phrases."""
+    vocabulary, info = decoder.vocabulary, getattr(decoder, "graph", None)
+    lexicon = _pronounced(decoder, sorted(set(chain.from_iterable(phrases))))
+    names = [vocabulary.tokens.names[token] for token in vocabulary.separators]
+    silence_prob = None if info is None else info.info.silence_prob
+    between: dict[str, Any] = {"separator": None}
+    if silence_prob is not None:
+        between |= {"silence": names[0], "silence_prob": silence_prob}
+    elif names:
+        optional = vocabulary.separator_optional
+        between = {"separator": names[0], "separator_optional": optional}
+    topology = "normal" if info is None else info.info.topology
+    # Loops of all tokens take U^2 arcs in `normal`.
+    if topology not in TOPOLOGIES or has_unk and topology == "normal":
+        topology = "compact"
+    return build_graph(
+        tokens=vocabulary.tokens,
+        lexicon=lexicon,
+        grammar=phrase_grammar(phrases, has_unk),
+        topology=topology,
+        open_vocabulary=_UNK_COSTS if has_unk else None,
+        oov_exits=False,
+        minimize=False,
+        **between,
+    )
+
+
+def _pronounced(decoder: Decoder, words: Sequence[str]) -> Lexicon:
+    """The decoder's pronunciations of words, else those of its g2p."""
+    prons, ids = decoder.vocabulary.pronunciations, decoder._boosts.word_ids
+    splits, known = prons.word_splits, [ids.get(word, 0) for word in words]
+    entries, costs = [], []
+    lacking = []
+    for word, i in zip(words, known, strict=True):
+        rows = range(*splits[i : i + 2]) if 0 < i < len(splits) - 1 else ()
+        for row in rows:
+            tokens = prons.tokens[prons.splits[row] : prons.splits[row + 1]]
+            entries.append((word, tuple(tokens.tolist())))
+            costs.append(prons.cost[row])
+        if not rows:
+            lacking.append(word)
+    pronouncer = decoder._boosts.pronouncer
+    found = {}
+    if lacking and not isinstance(pronouncer, str):
+        found = pronouncer.say(lacking).pronunciations
+    if lacking := [word for word in lacking if word not in found]:
+        raise OptionError(
+            f"{len(lacking)} words of phrases without pronunciation: "
+            f"{few(lacking, 5)}, expected words of the decoder, or g2p"
+        )
+    spelt = [(word, tuple(one)) for word, ways in found.items() for one in ways]
+    listed, spoken = zip(*entries, *spelt, strict=True)
+    every = np.array([*costs, *[0.0] * len(spelt)], np.float32)
+    return Lexicon(listed, spoken, every)
 
 
 def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
