@@ -142,7 +142,7 @@ def phrase_grammar(phrases: Collection[Words], has_class: bool = False) -> WordA
     """Accept any number of phrases in a row, equally likely; `has_class`: OOV words."""
     words = [EPSILON_WORD, *sorted(set(chain.from_iterable(phrases)))]
     ids = {word: i for i, word in enumerate(words)}
-    # A trie whose leaves are its root; a back-off leaves phrases that others begin with.
+    # A trie whose leaves are its root; back-offs leave phrases that others begin with.
     inner = {phrase[:n] for phrase in phrases for n in range(1, len(phrase))}
     state = {prefix: i for i, prefix in enumerate(sorted({(), *inner}))}
     rows = [(state[x[:-1]], ids[x[-1]], state.get(x, 0)) for x in {*inner, *phrases}]
@@ -151,7 +151,9 @@ def phrase_grammar(phrases: Collection[Words], has_class: bool = False) -> WordA
     cost = math.log(len({*phrases}) + has_class + 1)
     arcs = arcs_of(begin, label, label, end, np.where(begin == 0, cost, 0.0))
     final = np.where(np.arange(len(state)) == 0, cost, np.inf)
-    return WordAcceptor(fst_of([arcs], 0, final), tuple(words), has_class * cost or None)
+    return WordAcceptor(
+        fst_of([arcs], 0, final), tuple(words), has_class * cost or None
+    )
 
 
 def read_grammar(source: Any) -> WordAcceptor:

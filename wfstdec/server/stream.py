@@ -14,6 +14,7 @@ confidences if asked for.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import math
 import os
@@ -23,7 +24,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -32,7 +34,7 @@ from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError
-from wfstdec.models.encoder import Encoder
+from wfstdec.models.encoder import Encoder, StreamingEncoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.endpoints import EndpointRule, Signal
 from wfstdec.search.hypothesis import Hypothesis, Partial, Word
@@ -43,6 +45,7 @@ from wfstdec.server.limits import ENDPOINT_FLOOR_S
 from wfstdec.transcription.pauses import first_pass
 from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter, join, shifted
 from wfstdec.transcription.transcriber import STREAM_CUTS, check_fit
+from wfstdec.wfst.decoder import WfstDecoder
 
 _log = logging.getLogger("wfstdec.server")
 
@@ -137,7 +140,7 @@ class UtteranceEnd:
 class BoostsChanged:
     """A new boost list is in force, or was refused (`error`): the old one stays."""
 
-    # Once for the list of the settings, unless that is None, and for each change.
+    # Once for list and vocabulary of the settings, if any, and for each change.
 
     from_now: bool = False  # for the utterance under way; if not, from the next
     warnings: tuple[str, ...] = ()
@@ -163,6 +166,7 @@ class StreamSettings(CheckedOptions):
     sample_rate: int = 16000
     channels: int = 1
     boosts: BoostsLike = None
+    vocabulary: tuple[str, ...] = ()  # phrases of `WfstDecoder.of_phrases`; () for all
     interims: bool = False
     # Signals an endpoint after a good end (the second of the rules; the others keep
     # their distance), and ends the utterance where it is not below the server's floor;
@@ -194,41 +198,62 @@ class EngineResources:
         self._model, self.spec, self.cuts = model, model.spec, cuts
         self.endpoint_floor_s = endpoint_floor_s
         self._from_list = not confidence and nbest > 1
-        if self._from_list:
-            if decoder.options.nbest != nbest:
-                decoder = decoder.with_options(nbest=nbest)
-            decoder.decode_nbest([])  # raises where there are no lists
-        self.decoder = decoder
         self.confidence = confidence
-        self.records = (confidence and decoder.records_lattices) or (
-            self._from_list and decoder.nbest_of_lattices
-        )
         self._reading = LatticeReading(nbest=nbest, confidence=True)
-        how: Any = {"lattices": self.records}
-        self.encoder, self.sessions = first_pass(model, decoder, cuts, **how)
+        self.encoder = self._use(decoder)
         # Finals are read from the first pass; else an utterance is encoded again.
         self.one_pass = self.encoder is model
-        self.no_boosts = decoder.compile_boosts(None)
         self.workers = workers or len(os.sched_getaffinity(0))
         # Apart: neither a long list nor a long utterance may keep rounds waiting.
         self.encoding = ThreadPoolExecutor(max(1, self.workers - 1), "wfstdec-encoder")
         self._finding = ThreadPoolExecutor(self.workers, "wfstdec-final")
         self._compiling = ThreadPoolExecutor(1, "wfstdec-boosts")
+        # Of vocabularies, while a stream has them; for the thread of `_compiling`.
+        self._restricted: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+
+    def _use(self, decoder: Decoder[Any, Any]) -> StreamingEncoder:
+        """Decode by a decoder; returns an encoder for it."""
+        nbest = self._reading.nbest
+        if self._from_list:
+            if decoder.options.nbest != nbest:
+                decoder = decoder.with_options(nbest=nbest)
+            decoder.decode_nbest([])  # raises where there are no lists
+        self.decoder = decoder
+        self.records = (self.confidence and decoder.records_lattices) or (
+            self._from_list and decoder.nbest_of_lattices
+        )
+        self.no_boosts = decoder.compile_boosts(None)
+        how: Any = {"lattices": self.records}
+        encoder, self.sessions = first_pass(self._model, decoder, self.cuts, **how)
+        return encoder
+
+    def restricted(self, vocabulary: tuple[str, ...]) -> Self:
+        """The same for a vocabulary, shared by the streams that have it; () for all."""
+        found = self._restricted.get(vocabulary) if vocabulary else self
+        if found is None:
+            found = copy.copy(self)
+            found._use(WfstDecoder.of_phrases(self.decoder, vocabulary))
+            self._restricted[vocabulary] = found
+        return found
 
     def close(self) -> None:
         """End all threads; what waits for one is cancelled."""
         for pool in (self.encoding, self._finding, self._compiling):
             pool.shutdown(cancel_futures=True)
-        self.sessions.end_threads()
+        for one in (self, *self._restricted.values()):
+            one.sessions.end_threads()
 
-    def compile(self, boosts: BoostsLike) -> Future:
-        """Begin to compile a list; with the warnings of words it cannot have."""
-        return self._compiling.submit(self._compiled, boosts)
+    def compile(self, boosts: BoostsLike, vocabulary: tuple[str, ...] = ()) -> Future:
+        """Begin to compile a list; with its resources, and warnings of its words."""
+        return self._compiling.submit(self._compiled, boosts, vocabulary)
 
-    def _compiled(self, boosts: BoostsLike) -> tuple[CompiledBoosts, tuple[str, ...]]:
+    def _compiled(
+        self, boosts: BoostsLike, vocabulary: tuple[str, ...]
+    ) -> tuple[Self, CompiledBoosts, tuple[str, ...]]:
+        resources = self.restricted(vocabulary)
         with collected_warnings() as texts:
-            compiled = self.decoder.compile_boosts(boosts)
-        return compiled, tuple(texts)
+            compiled = resources.decoder.compile_boosts(boosts)
+        return resources, compiled, tuple(texts)
 
     def find(self, piece: Piece) -> Future:
         """Begin to find an utterance's hypotheses; at once where that is quick."""
@@ -319,7 +344,8 @@ class Stream:
         self._has_ended = self.is_aborted = False
         # Of the engine:
         self.is_over = False
-        self._boosts = resources.no_boosts if settings.boosts is None else None
+        is_ready = settings.boosts is None and not settings.vocabulary
+        self._boosts = resources.no_boosts if is_ready else None
         self._compiling: deque[Future] = deque()
         self._outbox: deque[Event | Final] = deque()
         self._end: str | None = None  # "flush" or "finish", until it is answered
@@ -397,7 +423,8 @@ class Stream:
                     return
                 self._outbox.append(BoostsChanged(error=error))
             else:
-                self._use_boosts(*compiled)
+                self._resources, *boosts = compiled
+                self._use_boosts(*boosts)
         if self._boosts is None:
             if not self._compiling:
                 self._compile(self.settings.boosts)
@@ -419,7 +446,8 @@ class Stream:
             self._begin_segment()
 
     def _compile(self, boosts: BoostsLike) -> None:
-        job = self._resources.compile(boosts)
+        vocabulary = self.settings.vocabulary if self._boosts is None else ()
+        job = self._resources.compile(boosts, vocabulary)
         self._compiling.append(job)
         job.add_done_callback(lambda _: self._wake())
 
@@ -458,6 +486,11 @@ class Stream:
     def audio_s(self) -> float:
         """Seconds of audio."""
         return self._num_samples / self._rate
+
+    @property
+    def sessions(self) -> Any:
+        """Sessions that its utterances are decoded by."""
+        return self._resources.sessions
 
     @property
     def needs_audio(self) -> bool:

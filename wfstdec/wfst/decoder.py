@@ -136,6 +136,8 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
         decoder: Decoder,
         phrases: Sequence[str],
         options: WfstOptions | None = None,
+        *,
+        unk_cost: float = 2.0,
     ) -> Self:
         """Make a decoder that outputs nothing but some phrases, for another's models.
 
@@ -148,13 +150,15 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
             decoder: Has the tokens and words: a `WfstDecoder`, or a `TrieDecoder` with
                 a lexicon; its `g2p` pronounces other words. Words match as in boosts.
             phrases: At least one; words with spaces between them. `"[unk]"` is any
-                other speech, at a cost for each token; a run of it is one word.
+                other speech: a run of tokens is one word, which ends anywhere.
             options: None takes the decoder's, with `lm_scale=1`, `word_insertion=0` and
                 a beam of at least 20.
+            unk_cost: Nats for each token of `"[unk]"`; more keeps more words that are
+                no phrases (measured: docs/words.md).
 
         Raises:
-            OptionError: No phrase, words without pronunciation (it names them), or the
-                decoder has no words.
+            OptionError: No phrase, words without pronunciation (it names them), the
+                decoder has no words, or `unk_cost` is out of range.
         """
         check_listed("phrases", phrases)
         if decoder.family != "ctc" or not decoder.vocabulary.words:
@@ -167,7 +171,9 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
         texts.pop(UNK, None)
         texts = decoder._boosts.matcher.match(texts)[0]
         if not all(texts) or not texts:
-            raise OptionError(f"phrases={few(phrases)}, expected at least one word each")
+            raise OptionError(
+                f"phrases={few(phrases)}, expected at least one word each"
+            )
         split = [tuple(text.split()) for text in texts]
         if any(UNK in words for words in split):
             raise OptionError(f"{UNK!r} inside of a phrase, expected it alone")
@@ -177,7 +183,8 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
             beam = max(_PHRASE_BEAM, decoder.options.beam)
             fixed = {"beam": beam, "lm_scale": 1.0, "word_insertion": 0.0}
             options = WfstOptions(**known | fixed)
-        graph = _phrase_graph(decoder, split, has_unk)
+        unk = OpenVocabulary(0.0, unk_cost) if has_unk else None
+        graph = _phrase_graph(decoder, split, unk)
         shift, threads = decoder.frame_shift_s, decoder.threads
         return cls(graph, options, frame_shift_s=shift, threads=threads)
 
@@ -269,14 +276,12 @@ class WfstReader(Reader[Path | RecordedLattice]):
 
 
 _PHRASE_BEAM = 20.0
-_UNK_COSTS = OpenVocabulary(word_cost=0.0, token_cost=2.0)
-"""Of `[unk]`, measured: docs/words.md."""
 
 
 def _phrase_graph(
-    decoder: Decoder, phrases: Sequence[tuple[str, ...]], has_unk: bool
+    decoder: Decoder, phrases: Sequence[tuple[str, ...]], unk: OpenVocabulary | None
 ) -> PackedGraph:
-    """Build the graph of phrases."""
+    """Build the graph of phrases, and of other speech at the costs `unk`."""
     vocabulary, info = decoder.vocabulary, getattr(decoder, "graph", None)
     lexicon = _pronounced(decoder, sorted(set(chain.from_iterable(phrases))))
     names = [vocabulary.tokens.names[token] for token in vocabulary.separators]
@@ -289,14 +294,14 @@ def _phrase_graph(
         between = {"separator": names[0], "separator_optional": optional}
     topology = "normal" if info is None else info.info.topology
     # Loops of all tokens take U^2 arcs in `normal`.
-    if topology not in TOPOLOGIES or has_unk and topology == "normal":
+    if topology not in TOPOLOGIES or unk is not None and topology == "normal":
         topology = "compact"
     return build_graph(
         tokens=vocabulary.tokens,
         lexicon=lexicon,
-        grammar=phrase_grammar(phrases, has_unk),
+        grammar=phrase_grammar(phrases, unk is not None),
         topology=topology,
-        open_vocabulary=_UNK_COSTS if has_unk else None,
+        open_vocabulary=unk,
         oov_exits=False,
         minimize=False,
         **between,
@@ -305,31 +310,26 @@ def _phrase_graph(
 
 def _pronounced(decoder: Decoder, words: Sequence[str]) -> Lexicon:
     """The decoder's pronunciations of words, else those of its g2p."""
-    prons, ids = decoder.vocabulary.pronunciations, decoder._boosts.word_ids
-    splits, known = prons.word_splits, [ids.get(word, 0) for word in words]
-    entries, costs = [], []
-    lacking = []
-    for word, i in zip(words, known, strict=True):
-        rows = range(*splits[i : i + 2]) if 0 < i < len(splits) - 1 else ()
-        for row in rows:
-            tokens = prons.tokens[prons.splits[row] : prons.splits[row + 1]]
-            entries.append((word, tuple(tokens.tolist())))
-            costs.append(prons.cost[row])
-        if not rows:
-            lacking.append(word)
-    pronouncer = decoder._boosts.pronouncer
-    found = {}
+    prons, pronouncer = decoder.vocabulary.pronunciations, decoder._boosts.pronouncer
+    entries: list[tuple[str, tuple[int, ...], float]] = []
+    for word in words:
+        i = decoder._boosts.word_ids.get(word, 0)
+        ends = prons.word_splits[i : i + 2].tolist()
+        for row in range(*ends) if len(ends) == 2 else ():
+            tokens = prons.tokens[slice(*prons.splits[row : row + 2])]
+            entries.append((word, tuple(tokens.tolist()), float(prons.cost[row])))
+    lacking = sorted({*words} - {word for word, _, _ in entries})
     if lacking and not isinstance(pronouncer, str):
         found = pronouncer.say(lacking).pronunciations
-    if lacking := [word for word in lacking if word not in found]:
+        entries += [(w, tuple(one), 0.0) for w, ways in found.items() for one in ways]
+        lacking = sorted({*lacking} - found.keys())
+    if lacking:
         raise OptionError(
             f"{len(lacking)} words of phrases without pronunciation: "
             f"{few(lacking, 5)}, expected words of the decoder, or g2p"
         )
-    spelt = [(word, tuple(one)) for word, ways in found.items() for one in ways]
-    listed, spoken = zip(*entries, *spelt, strict=True)
-    every = np.array([*costs, *[0.0] * len(spelt)], np.float32)
-    return Lexicon(listed, spoken, every)
+    listed, spoken, costs = zip(*entries, strict=True)
+    return Lexicon(listed, spoken, np.array(costs, np.float32))
 
 
 def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
