@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import json
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from row_streams import SHIFT_S, bytes_of, random_cuts, wav_of
 from served import LINEAR16, listened, post_file, serving, wait_until
 from websockets.asyncio.client import connect
 
+from wfstdec import WfstDecoder
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service
 
@@ -215,6 +218,57 @@ def test_channels_are_decoded_apart(server, decoder, speech):
     [changed] = [one for one in found if one["type"] == "ConfigureSuccess"]
     assert changed["effective"] in ("now", "next_utterance")
     assert found[-1]["channels"] == 2 and found[-1]["duration"] == pytest.approx(12)
+
+
+def test_streams_have_vocabularies_of_their_own(server, decoder, speech):
+    """Next to streams without, and to others that have the same or another one."""
+    lister = decoder.with_options(nbest=2)
+    found, rng = lister.decode([speech(8, 7)])[0].text.split(), np.random.default_rng(0)
+    lists = {
+        (): lister,
+        (*found[:3], " ".join(found[3:5]), "[unk]"): None,
+        tuple(found[:8:2]): None,
+    }
+    for phrases in filter(None, lists):
+        strict = WfstDecoder.of_phrases(decoder, phrases)
+        lists[phrases] = strict.with_options(nbest=2)
+
+    async def run():
+        queries = ["".join(f"&vocabulary={quote(x)}" for x in one) for one in lists]
+        streams = [
+            listen(server, speech(8, 7 + seed), rng, query)
+            for query in queries
+            for seed in range(2)
+        ]
+        return await asyncio.gather(*streams)
+
+    ends = asyncio.run(run())
+    texts = set()
+    for i, (messages, code) in enumerate(ends):
+        assert code == 1000
+        own = list(lists.values())[i // 2]
+        assert check_to_the_bit(messages, speech(8, 7 + i % 2), own) > 0
+        told = results(messages, is_final=True)
+        texts.add(" ".join(x["channel"]["alternatives"][0]["transcript"] for x in told))
+    assert len(texts) == 6 and sum("[unk]" in text for text in texts) == 2
+    kept = server.service.engine._resources._restricted
+    wait_until(lambda: gc.collect() >= 0 and not kept)
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("vocabulary=stop&vocabulary=qwx+zoo", "'qwx'"),
+        ("vocabulary=[unk]", "at least one word"),
+        (f"vocabulary={'a' * 65}", "65 characters or tokens, expected at most 64"),
+        ("vocabulary=", "vocabulary"),
+    ],
+)
+def test_a_vocabulary_that_cannot_be_had(server, query, error):
+    with pytest.raises(websockets.InvalidStatus) as refused:
+        listened(server, query=f"{LINEAR16}&{query}")
+    body = json.loads(refused.value.response.body)
+    assert refused.value.response.status_code == 400 and error in str(body)
 
 
 def test_channels_count_as_streams(encoder, decoder):

@@ -193,6 +193,7 @@ class Engine:
                     touched[self._touched.get_nowait()] = None
             if not self._is_stopping:
                 self._round([stream for stream in touched if stream is not None])
+            del touched  # it would keep streams that are over
         for stream in list(self._streams):
             with contextlib.suppress(Exception):
                 self._drop(stream)

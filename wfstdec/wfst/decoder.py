@@ -276,6 +276,8 @@ class WfstReader(Reader[Path | RecordedLattice]):
 
 
 _PHRASE_BEAM = 20.0
+_MOST_PAIRS = 128
+"""Tokens up to which `[unk]` keeps the topology `normal`: it takes 2 V^2 arcs there."""
 
 
 def _phrase_graph(
@@ -293,8 +295,8 @@ def _phrase_graph(
         optional = vocabulary.separator_optional
         between = {"separator": names[0], "separator_optional": optional}
     topology = "normal" if info is None else info.info.topology
-    # Loops of all tokens take U^2 arcs in `normal`.
-    if topology not in TOPOLOGIES or unk is not None and topology == "normal":
+    is_large = unk is not None and len(vocabulary.tokens) > _MOST_PAIRS
+    if topology not in TOPOLOGIES or is_large and topology == "normal":
         topology = "compact"
     return build_graph(
         tokens=vocabulary.tokens,
