@@ -533,9 +533,8 @@ class ListenConnection(WebSocketConnection):
     @property
     def _is_opening(self) -> bool:
         """Tell whether the lists that the stream was opened with are not ready yet."""
-        settings = self._settings
-        has_lists = settings.boosts is not None or bool(settings.vocabulary)
-        return has_lists and self._opened is None
+        boosts, vocabulary = self._settings.boosts, self._settings.vocabulary
+        return self._opened is None and (boosts is not None or bool(vocabulary))
 
     async def open(self) -> None:
         """Accept the client, once its boosts are compiled."""

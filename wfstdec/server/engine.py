@@ -334,7 +334,7 @@ class Engine:
             for stream in streams:
                 cutter = stream.cutter
                 if cutter is not None and len(rows := cutter.next_rows()):
-                    group = groups.setdefault(stream.sessions, {})
+                    group = groups.setdefault(stream.resources.sessions, {})
                     group[cutter.session] = stream, rows
             for sessions, group in groups.items():  # one for each vocabulary
                 try:
@@ -353,7 +353,7 @@ class Engine:
         self, stream: Stream, session: SessionId, rows: np.ndarray
     ) -> None:
         """Advance a session that may have passed through some of its rows."""
-        sessions, cutter = stream.sessions, stream.cutter
+        sessions, cutter = stream.resources.sessions, stream.cutter
         assert cutter is not None
         done = sessions.partial(session).num_frames - cutter.num_frames
         try:

@@ -243,7 +243,7 @@ class EngineResources:
         for one in (self, *self._restricted.values()):
             one.sessions.end_threads()
 
-    def compile(self, boosts: BoostsLike, vocabulary: tuple[str, ...] = ()) -> Future:
+    def compile(self, boosts: BoostsLike, vocabulary: tuple[str, ...]) -> Future:
         """Begin to compile a list; with its resources, and warnings of its words."""
         return self._compiling.submit(self._compiled, boosts, vocabulary)
 
@@ -331,7 +331,7 @@ class Stream:
         wake: Callable[[Stream], object],  # has the engine read what is new
     ) -> None:
         self.settings, self.take = settings, take
-        self._resources, self._most_s = resources, buffered_s
+        self.resources, self._most_s = resources, buffered_s
         self._wake = lambda: wake(self)
         rate = self._rate = resources.spec.sample_rate
         self._shift_s = resources.spec.frame_shift_s
@@ -423,7 +423,7 @@ class Stream:
                     return
                 self._outbox.append(BoostsChanged(error=error))
             else:
-                self._resources, *boosts = compiled
+                self.resources, *boosts = compiled
                 self._use_boosts(*boosts)
         if self._boosts is None:
             if not self._compiling:
@@ -446,8 +446,7 @@ class Stream:
             self._begin_segment()
 
     def _compile(self, boosts: BoostsLike) -> None:
-        vocabulary = self.settings.vocabulary if self._boosts is None else ()
-        job = self._resources.compile(boosts, vocabulary)
+        job = self.resources.compile(boosts, self.settings.vocabulary)
         self._compiling.append(job)
         job.add_done_callback(lambda _: self._wake())
 
@@ -461,7 +460,7 @@ class Stream:
         self._outbox.append(BoostsChanged(from_now, warnings))
 
     def _begin_segment(self) -> None:
-        shared, silence_s = self._resources, self.settings.endpoint_silence_s
+        shared, silence_s = self.resources, self.settings.endpoint_silence_s
         cuts = shared.cuts
         if silence_s is not None:
             cut_s = max(silence_s, shared.endpoint_floor_s)
@@ -486,11 +485,6 @@ class Stream:
     def audio_s(self) -> float:
         """Seconds of audio."""
         return self._num_samples / self._rate
-
-    @property
-    def sessions(self) -> Any:
-        """Sessions that its utterances are decoded by."""
-        return self._resources.sessions
 
     @property
     def needs_audio(self) -> bool:
@@ -521,7 +515,7 @@ class Stream:
         """Take samples and the log-probs of them."""
         if self.cutter is None:
             return
-        if not self._resources.one_pass:
+        if not self.resources.one_pass:
             self.cutter.push_audio(samples)
         self.cutter.push_rows(rows)
 
@@ -556,8 +550,8 @@ class Stream:
         if piece is not None and piece.num_frames:
             self._put_final(piece, is_answer=end == "flush")
         else:
-            if piece is not None and self._resources.one_pass:
-                self._resources.sessions.close(piece.first_pass)  # nothing to read
+            if piece is not None and self.resources.one_pass:
+                self.resources.sessions.close(piece.first_pass)  # nothing to read
             # A flush is answered even where there are no new words: clients wait.
             if end == "flush":
                 at_s = self._last_frame * self._shift_s
@@ -586,7 +580,7 @@ class Stream:
             is_answer=is_answer,
         )
         num, arrived = self._num_final, self._arrival_of(end)
-        job = self._resources.find(piece)
+        job = self.resources.find(piece)
         self._outbox.append(Final(event, piece, start, num, arrived, job))
         job.add_done_callback(lambda _: self._wake())
         self._last_frame = end
@@ -615,7 +609,7 @@ class Stream:
         start = self._base + cutter.start_frame
         end = start + cutter.num_frames
         since_s = (end - self._last_frame) * shift_s
-        is_due = self._resources.one_pass and since_s >= _SETTLED_S
+        is_due = self.resources.one_pass and since_s >= _SETTLED_S
         awaits_speech = settings.speech_started and not self._has_started
         awaits_end = settings.utterance_end_s is not None
         if not (is_due or awaits_speech or awaits_end or settings.interims):
@@ -626,7 +620,7 @@ class Stream:
         self._note_start(partial, start)
         if is_due and partial.num_timed > self._num_final:
             self._put_settled(partial, start, end)
-        if settings.interims and self._resources.decoder.can_stream:
+        if settings.interims and self.resources.decoder.can_stream:
             rest = partial.words[self._num_final :]
             texts = tuple(word.text for word in rest)
             # Interims with the same words would only fill the client's queue.
@@ -639,7 +633,7 @@ class Stream:
     ) -> None:
         """Put out words that can no longer change; with a signal also none."""
         settled: tuple = ()
-        if self._resources.one_pass:  # others encode the utterance again
+        if self.resources.one_pass:  # others encode the utterance again
             settled = partial.words[self._num_final : partial.num_timed]
         settled_end = start + settled[-1].end_frame if settled else self._last_frame
         how = {"is_final": True, "is_endpoint": signal is not None, "rule": signal}
@@ -732,8 +726,8 @@ class Stream:
         """End the stream without an event; close sessions that have no reader."""
         self._close()
         for one in self._outbox:
-            if isinstance(one, Final) and one.job.cancel() and self._resources.one_pass:
-                self._resources.sessions.close(one.piece.first_pass)
+            if isinstance(one, Final) and one.job.cancel() and self.resources.one_pass:
+                self.resources.sessions.close(one.piece.first_pass)
         self._outbox.clear()
 
     def _close(self) -> None:

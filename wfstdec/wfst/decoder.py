@@ -132,59 +132,40 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
 
     @classmethod
     def of_phrases(
-        cls,
-        decoder: Decoder,
-        phrases: Sequence[str],
-        options: WfstOptions | None = None,
-        *,
-        unk_cost: float = 2.0,
+        cls, decoder: Decoder, phrases: Sequence[str], *, unk_cost: float = 2.0
     ) -> Self:
         """Make a decoder that outputs nothing but some phrases, for another's models.
 
             commands = ["turn left", "turn right", "stop", "[unk]"]
             strict = WfstDecoder.of_phrases(decoder, commands)
 
-        A text is any number of phrases, or none, in any order, all equally likely.
+        A text is any number of phrases, or none, in any order, all equally likely. The
+        options are the decoder's, with `lm_scale=1`, `word_insertion=0` and a beam of
+        at least 20.
 
         Args:
-            decoder: Has the tokens and words: a `WfstDecoder`, or a `TrieDecoder` with
-                a lexicon; its `g2p` pronounces other words. Words match as in boosts.
+            decoder: A `WfstDecoder`, or a `TrieDecoder` with a lexicon; its `g2p`
+                pronounces words that it lacks. Words match as in boosts.
             phrases: At least one; words with spaces between them. `"[unk]"` is any
-                other speech: a run of tokens is one word, which ends anywhere.
-            options: None takes the decoder's, with `lm_scale=1`, `word_insertion=0` and
-                a beam of at least 20.
-            unk_cost: Nats for each token of `"[unk]"`; more keeps more words that are
-                no phrases (measured: docs/words.md).
+                other speech; a run of it is one word.
+            unk_cost: Nats for each token of `"[unk]"`; docs/words.md has figures.
 
         Raises:
-            OptionError: No phrase, words without pronunciation (it names them), the
-                decoder has no words, or `unk_cost` is out of range.
+            OptionError: No phrase, words without pronunciation (it names them), or
+                `unk_cost` is out of range.
         """
         check_listed("phrases", phrases)
-        if decoder.family != "ctc" or not decoder.vocabulary.words:
-            raise OptionError(
-                f"phrases of a {type(decoder).__name__} without words, expected a "
-                "WfstDecoder, or a TrieDecoder with a lexicon"
-            )
         texts = {" ".join(phrase.split()): None for phrase in phrases}
-        has_unk = UNK in texts
+        unk = OpenVocabulary(0.0, unk_cost) if UNK in texts else None
         texts.pop(UNK, None)
-        texts = decoder._boosts.matcher.match(texts)[0]
         if not all(texts) or not texts:
-            raise OptionError(
-                f"phrases={few(phrases)}, expected at least one word each"
-            )
-        split = [tuple(text.split()) for text in texts]
-        if any(UNK in words for words in split):
-            raise OptionError(f"{UNK!r} inside of a phrase, expected it alone")
-        if options is None:
-            names = {one.name for one in fields(WfstOptions)}
-            known = {n: x for n, x in vars(decoder.options).items() if n in names}
-            beam = max(_PHRASE_BEAM, decoder.options.beam)
-            fixed = {"beam": beam, "lm_scale": 1.0, "word_insertion": 0.0}
-            options = WfstOptions(**known | fixed)
-        unk = OpenVocabulary(0.0, unk_cost) if has_unk else None
-        graph = _phrase_graph(decoder, split, unk)
+            raise OptionError(f"phrases={phrases!r}, expected at least one word each")
+        texts = decoder._boosts.matcher.match(texts)[0]
+        graph = _phrase_graph(decoder, [tuple(text.split()) for text in texts], unk)
+        names = {one.name for one in fields(WfstOptions)}
+        known = {n: x for n, x in vars(decoder.options).items() if n in names}
+        known |= {"lm_scale": 1.0, "word_insertion": 0.0}
+        options = WfstOptions(**known | {"beam": max(_PHRASE_BEAM, known["beam"])})
         shift, threads = decoder.frame_shift_s, decoder.threads
         return cls(graph, options, frame_shift_s=shift, threads=threads)
 
@@ -287,13 +268,10 @@ def _phrase_graph(
     vocabulary, info = decoder.vocabulary, getattr(decoder, "graph", None)
     lexicon = _pronounced(decoder, sorted(set(chain.from_iterable(phrases))))
     names = [vocabulary.tokens.names[token] for token in vocabulary.separators]
-    silence_prob = None if info is None else info.info.silence_prob
-    between: dict[str, Any] = {"separator": None}
-    if silence_prob is not None:
-        between |= {"silence": names[0], "silence_prob": silence_prob}
-    elif names:
-        optional = vocabulary.separator_optional
-        between = {"separator": names[0], "separator_optional": optional}
+    between: dict[str, Any] = {"separator": names[0] if names else None}
+    between["separator_optional"] = vocabulary.separator_optional
+    if info is not None and (probability := info.info.silence_prob) is not None:
+        between = {"separator": None, "silence": names[0], "silence_prob": probability}
     topology = "normal" if info is None else info.info.topology
     is_large = unk is not None and len(vocabulary.tokens) > _MOST_PAIRS
     if topology not in TOPOLOGIES or is_large and topology == "normal":
@@ -327,8 +305,8 @@ def _pronounced(decoder: Decoder, words: Sequence[str]) -> Lexicon:
         lacking = sorted({*lacking} - found.keys())
     if lacking:
         raise OptionError(
-            f"{len(lacking)} words of phrases without pronunciation: "
-            f"{few(lacking, 5)}, expected words of the decoder, or g2p"
+            f"{type(decoder).__name__} without pronunciations of {few(lacking, 5)}, "
+            "expected a WfstDecoder or TrieDecoder whose lexicon or g2p has them"
         )
     listed, spoken, costs = zip(*entries, strict=True)
     return Lexicon(listed, spoken, np.array(costs, np.float32))
