@@ -18,12 +18,14 @@ NAMES = "_abn|"
 
 @pytest.fixture
 def decoder_of(tmp_path):
-    def make(kind, separator=None, topology="normal", **more):
+    def make(kind, separator=None, topology="normal"):
         graph = small_graph(tmp_path, topology, separator)
+        if kind == "greedy":
+            return GreedyDecoder(tokens=list(NAMES))
         if kind == "wfst":
-            return WfstDecoder(graph, g2p="spelling", **more)
+            return WfstDecoder(graph, g2p="spelling")
         files = {name: tmp_path / name for name in ("tokens", "lexicon", "lm")}
-        return TrieDecoder(**files, separator=separator, g2p="spelling", **more)
+        return TrieDecoder(**files, separator=separator, g2p="spelling")
 
     return make
 
@@ -90,18 +92,8 @@ def test_costs_are_those_of_all_readings(kind, separator, unk_cost, decoder_of):
     [
         ("an ban,ban nab", "an|ban|nab", None, ()),  # no phrase from the end of another
         ("an ban,ban nab", "an|ban|ban|nab", "an ban ban nab", (0, 3, 7, 11)),
-        (
-            "an,an ban",
-            "an|an|ban|an",
-            "an an ban an",
-            (0, 3, 6, 10),
-        ),  # one begins with another
-        (
-            "an ban,AN  ban,an ban",
-            "an|ban|",
-            "an ban",
-            (0, 3),
-        ),  # twice; in another case
+        ("an,an ban", "an|an|ban|an", "an an ban an", (0, 3, 6, 10)),
+        ("an ban,AN  ban,an ban", "an|ban|", "an ban", (0, 3)),
         ("an", "_____", "", ()),
         ("ban,[unk]", "nab|a_ab|ban|bb", "[unk] ban [unk]", (0, 9, 13)),
         ("ban,[unk]", "ban|ban", "ban ban", (0, 4)),
@@ -109,7 +101,7 @@ def test_costs_are_those_of_all_readings(kind, separator, unk_cost, decoder_of):
     ],
 )
 def test_phrases_by_hand(topology, phrases, spoken, text, starts, decoder_of):
-    decoder = decoder_of("wfst" if topology else "trie", "|", topology)
+    decoder = decoder_of("wfst" if topology else "trie", "|", topology or "normal")
     strict = WfstDecoder.of_phrases(decoder, phrases.split(","))
     [found] = strict.decode([frames(spoken)])
     assert found.reached_final == (text is not None)
@@ -146,16 +138,11 @@ def test_pieces_and_options_are_the_decoders():
         (["an", " "], "expected at least one word each"),
         (["[unk]"], "expected at least one word each"),
         ("an ban", "expected a list or tuple"),
-        (["an", "an zoo", "kip"], "Decoder without pronunciations of 'kip', 'zoo'"),
+        (["an", "an zoo", "kip"], "Decoder without pronunciations of .*'kip', 'zoo'"),
         (["an [unk]"], "without pronunciations of .*'\\[unk\\]'"),
     ],
 )
 @pytest.mark.parametrize("kind", ["wfst", "trie", "greedy"])
 def test_lists_that_no_decoder_can_have(kind, phrases, message, decoder_of):
-    if kind == "greedy":
-        decoder = GreedyDecoder(tokens=list(NAMES))
-        message = message.replace("of '", "of 'an', '")
-    else:
-        decoder = decoder_of(kind)
     with pytest.raises(OptionError, match=message):
-        WfstDecoder.of_phrases(decoder, phrases)
+        WfstDecoder.of_phrases(decoder_of(kind), phrases)

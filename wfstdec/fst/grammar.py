@@ -15,8 +15,6 @@ taken though an n-gram is listed, so a sentence may cost less than in the model.
     acceptor = read_grammar("commands.fst")        # or AT&T text, or a pynini Fst
     g = build_user_grammar(acceptor, labels)
 
-    acceptor = phrase_grammar([("turn", "left"), ("stop",)])
-
 A grammar with at most one arc per word and one epsilon at each state is taken as it is,
 its epsilons as back-offs. All others are determinized first.
 """
@@ -150,10 +148,8 @@ def phrase_grammar(phrases: Collection[Words], has_class: bool = False) -> WordA
     begin, label, end = np.array(sorted(rows)).T
     cost = math.log(len({*phrases}) + has_class + 1)
     arcs = arcs_of(begin, label, label, end, np.where(begin == 0, cost, 0.0))
-    final = np.where(np.arange(len(state)) == 0, cost, np.inf)
-    return WordAcceptor(
-        fst_of([arcs], 0, final), tuple(words), has_class * cost or None
-    )
+    fst = fst_of([arcs], 0, [cost, *[np.inf] * len(inner)])
+    return WordAcceptor(fst, tuple(words), cost if has_class else None)
 
 
 def read_grammar(source: Any) -> WordAcceptor:
@@ -206,10 +202,9 @@ def build_user_grammar(acceptor: WordAcceptor, labels: LabelSpace) -> FstArrays:
     if (cost := acceptor.class_cost) is None:
         return fst
     label, begin = labels.class_word, fst.start
-    arcs = Arcs(fst.arc_state(), fst.ilabel, fst.olabel, fst.nextstate, fst.cost)
-    return fst_of(
-        [arcs, arcs_of(begin, label, label, begin, cost)], begin, fst.final_cost
-    )
+    parts = [Arcs(fst.arc_state(), fst.ilabel, fst.olabel, fst.nextstate, fst.cost)]
+    parts.append(arcs_of(begin, label, label, begin, cost))
+    return fst_of(parts, begin, fst.final_cost)
 
 
 def _acceptor(content: FstContent, isymbols: Symbols, place: str) -> WordAcceptor:

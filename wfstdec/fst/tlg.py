@@ -191,8 +191,8 @@ def build_graph(
         model = _language_model(lm, grammar)
         stages.made("read", None)
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
-        oov_cost = None
-        if oov_exits or open_vocabulary:
+        oov_cost = getattr(model, "class_cost", None)
+        if isinstance(model, ArpaModel) and (oov_exits or open_vocabulary):
             oov_cost = _class_cost(model, unk_cost)
         _check_open_words(open_vocabulary, oov_cost, marked.lexicon)
         words, has_exits = word_table(marked.lexicon), oov_cost is not None
@@ -214,9 +214,8 @@ def build_graph(
             separated=fillers.ends_words,
         )
         if open_vocabulary is not None:
-            kind = UNK
-            if isinstance(model, ArpaModel):
-                kind = open_spelling(table, between, marked.lexicon).kind
+            spelling = open_spelling(table, between, marked.lexicon)
+            kind = spelling.kind if isinstance(model, ArpaModel) else UNK
             spent = open_vocabulary.token_cost, open_vocabulary.word_cost
             vocabulary = vocabulary.with_open_word(kind, *map(float, spent))
             word_cost = np.append(word_cost, [np.inf] * (len(word_cost) > 0))
@@ -246,12 +245,8 @@ def build_graph(
         return stages.made("pack", graph)
 
 
-def _class_cost(
-    model: ArpaModel | WordAcceptor, unk_cost: float | None
-) -> float | None:
+def _class_cost(model: ArpaModel, unk_cost: float | None) -> float | None:
     """Cost of an OOV word: that of `<unk>`, else `unk_cost`, nats; None for never."""
-    if isinstance(model, WordAcceptor):
-        return model.class_cost
     if model.unk is None:
         return unk_cost
     cost = float(model.ngrams[0].cost[model.unk])

@@ -291,13 +291,11 @@ def _phrase_graph(
 def _pronounced(decoder: Decoder, words: Sequence[str]) -> Lexicon:
     """The decoder's pronunciations of words, else those of its g2p."""
     prons, pronouncer = decoder.vocabulary.pronunciations, decoder._boosts.pronouncer
+    ids = {decoder._boosts.word_ids.get(word, -1): word for word in words}
     entries: list[tuple[str, tuple[int, ...], float]] = []
-    for word in words:
-        i = decoder._boosts.word_ids.get(word, 0)
-        ends = prons.word_splits[i : i + 2].tolist()
-        for row in range(*ends) if len(ends) == 2 else ():
-            tokens = prons.tokens[slice(*prons.splits[row : row + 2])]
-            entries.append((word, tuple(tokens.tolist()), float(prons.cost[row])))
+    for row in np.flatnonzero(np.isin(prons.word, [*ids])):
+        tokens = prons.tokens[slice(*prons.splits[row : row + 2])].tolist()
+        entries.append((ids[prons.word[row]], tuple(tokens), float(prons.cost[row])))
     lacking = sorted({*words} - {word for word, _, _ in entries})
     if lacking and not isinstance(pronouncer, str):
         found = pronouncer.say(lacking).pronunciations
