@@ -65,11 +65,11 @@ def least_cost(tokens, phrases, unk_cost, separator):
 @pytest.mark.parametrize("separator", ["|", None])
 def test_costs_are_those_of_all_readings(kind, separator, unk_cost, decoder_of):
     decoder, rng = decoder_of(kind, separator), np.random.default_rng(3)
-    num_unk = num_words = 0
+    texts = []
     for _ in range(6):
         words = rng.choice(["an", "ban", "b", "n", "na", "aa"], 3, replace=False)
-        cuts = [rng.choice(words, rng.integers(1, 3)).tolist() for _ in range(3)]
-        phrases = [tuple(one) for one in cuts]
+        sizes = rng.integers(1, 3, 3)
+        phrases = tuple(tuple(rng.choice(words, n).tolist()) for n in sizes)
         given = [" ".join(one) for one in phrases]
         given += [f"{given[0]} "] + ["[unk]"] * bool(unk_cost)  # one of them twice
         strict = WfstDecoder.of_phrases(decoder, given, unk_cost=unk_cost or 2.0)
@@ -78,12 +78,11 @@ def test_costs_are_those_of_all_readings(kind, separator, unk_cost, decoder_of):
         costs = []
         for alignment in itertools.product(range(len(NAMES)), repeat=len(rows)):
             text = tuple(NAMES[t] for t in naive_search.collapse(alignment, 0))
-            cost = least_cost(text, tuple(phrases), unk_cost, separator)
+            cost = least_cost(text, phrases, unk_cost, separator)
             costs.append(cost - rows[range(len(rows)), alignment].sum())
         assert found.total_cost == pytest.approx(min(costs), abs=1e-4)
-        num_unk += "[unk]" in found.text
-        num_words += len(found.words)
-    assert num_words > 1 and (num_unk > 0) == bool(unk_cost)
+        texts += found.text.split()
+    assert len(texts) > 1 and ("[unk]" in texts) == bool(unk_cost)
 
 
 @pytest.mark.parametrize("topology", [None, "normal", "compact"])
@@ -105,15 +104,9 @@ def test_phrases_by_hand(topology, phrases, spoken, text, starts, decoder_of):
     strict = WfstDecoder.of_phrases(decoder, phrases.split(","))
     [found] = strict.decode([frames(spoken)])
     assert found.reached_final == (text is not None)
-    if text is None:
-        return
-    assert found.text == text
-    assert tuple(word.start_frame for word in found.words) == starts
-    sessions = strict.sessions(lattices=True)
-    session = sessions.open()
-    for row in frames(spoken):
-        sessions.advance({session: row[None]})
-    assert sessions.close_nbest(session)[0] == found
+    if text is not None:
+        assert found.text == text
+        assert tuple(word.start_frame for word in found.words) == starts
 
 
 def test_pieces_and_options_are_the_decoders():

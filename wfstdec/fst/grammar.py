@@ -132,8 +132,7 @@ class WordAcceptor:
     # Arcs whose input labels are positions in `words`; 0 is an epsilon or a back-off
     fst: FstArrays
     words: tuple[str, ...]  # The words on its arcs, behind `<eps>`
-    # Nats for the class of words that the lexicon lacks, at the start; None for none
-    class_cost: float | None = None
+    class_cost: float | None = None  # Nats for OOV words, at the start; None for none
 
 
 def phrase_grammar(phrases: Collection[Words], has_class: bool = False) -> WordAcceptor:

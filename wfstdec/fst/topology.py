@@ -233,8 +233,7 @@ def add_open_words(
         sources.append((inside, units))
     for source, last in sources:
         s, j = _pairs(last, extends)
-        # A separator may be inside of `[unk]`, for less than another one costs, and is
-        # not its end.
+        # A separator inside of `[unk]` costs less than another one, and is not its end.
         spoken = ~np.isin(j, ilabel_of(np.array(vocabulary.separators, np.int32)))
         less = min(token_cost, np.float32(0.9 * (exits.word_cost + word.word_cost)))
         add(source[s], j, np.where(spoken, token_cost, less), spoken)

@@ -342,8 +342,7 @@ class Engine:
                     sessions.partials(list(group))  # streams then find them made
                 except Exception:  # one by one, where one of them fails
                     for session, (stream, rows) in group.items():
-                        given = stream, session, rows
-                        self._attempt(stream, self._advance_one, *given)
+                        self._attempt(stream, self._advance_one, stream, session, rows)
             streams = [stream for x in groups.values() for stream, _ in x.values()]
             for stream in streams:
                 if not stream.is_over:

@@ -89,8 +89,7 @@ def spelling_of(
     usable[list(spelling_pieces(tokens, fillers).values())] = True
     if kind == UNK:  # over the ends of words, too
         pieces = spelling_of("pieces", tokens, fillers).begins
-        extends = usable.copy()
-        extends[list(fillers)] = True
+        extends = usable | np.isin(np.arange(len(names)), list(fillers))
         return OpenSpelling(kind, names, pieces if pieces.any() else usable, extends)
     if kind == "letters":
         return OpenSpelling(kind, names, usable, usable)

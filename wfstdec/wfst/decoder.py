@@ -151,8 +151,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
             unk_cost: Nats for each token of `"[unk]"`; docs/words.md has figures.
 
         Raises:
-            OptionError: No phrase, words without pronunciation (it names them), or
-                `unk_cost` is out of range.
+            OptionError: No phrase, words without pronunciation, a wrong `unk_cost`.
         """
         check_listed("phrases", phrases)
         texts = {" ".join(phrase.split()): None for phrase in phrases}
@@ -256,9 +255,8 @@ class WfstReader(Reader[Path | RecordedLattice]):
         return list(map(self.lattice, settled))
 
 
-_PHRASE_BEAM = 20.0
-_MOST_PAIRS = 128
-"""Tokens up to which `[unk]` keeps the topology `normal`: it takes 2 V^2 arcs there."""
+_PHRASE_BEAM, _MOST_PAIRS = 20.0, 128
+"""Nats; and tokens up to which `[unk]` is in the topology `normal`, by 2 V^2 arcs."""
 
 
 def _phrase_graph(
