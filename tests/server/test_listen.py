@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import json
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from row_streams import SHIFT_S, bytes_of, random_cuts, wav_of
 from served import LINEAR16, listened, post_file, serving, wait_until
 from websockets.asyncio.client import connect
 
+from wfstdec import WfstDecoder
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service
 
@@ -215,6 +218,48 @@ def test_channels_are_decoded_apart(server, decoder, speech):
     [changed] = [one for one in found if one["type"] == "ConfigureSuccess"]
     assert changed["effective"] in ("now", "next_utterance")
     assert found[-1]["channels"] == 2 and found[-1]["duration"] == pytest.approx(12)
+
+
+def test_streams_have_vocabularies_of_their_own(server, decoder, speech):
+    """Next to streams without, and to others that have the same or another one."""
+    spoken = decoder.decode([speech(8, 7)])[0].text.split()
+    lists = (), (*spoken[:3], " ".join(spoken[3:5]), "[unk]"), tuple(spoken[:8:2])
+
+    async def run():
+        queries = ["".join(f"&vocabulary={quote(x)}" for x in one) for one in lists]
+        rng = np.random.default_rng(0)
+        streams = (
+            listen(server, speech(8, i), rng, q) for q in queries for i in (7, 8)
+        )
+        return await asyncio.gather(*streams)
+
+    texts = set()
+    for i, (messages, code) in enumerate(asyncio.run(run())):
+        phrases = lists[i // 2]
+        own = WfstDecoder.of_phrases(decoder, phrases) if phrases else decoder
+        own = own.with_options(nbest=2)
+        assert code == 1000
+        assert check_to_the_bit(messages, speech(8, 7 + i % 2), own) > 0
+        texts.add(str([x["channel"] for x in results(messages, is_final=True)]))
+    assert len(texts) == 6 and sum("[unk]" in text for text in texts) == 2
+    kept = server.service.engine._resources._restricted
+    wait_until(lambda: gc.collect() >= 0 and not kept)
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("vocabulary=stop&vocabulary=qwx+zoo", "'qwx'"),
+        ("vocabulary=[unk]", "at least one word"),
+        (f"vocabulary={'a' * 65}", "65 characters or tokens, expected at most 64"),
+        ("vocabulary=", "vocabulary"),
+    ],
+)
+def test_a_vocabulary_that_cannot_be_had(server, query, error):
+    with pytest.raises(websockets.InvalidStatus) as refused:
+        listened(server, query=f"{LINEAR16}&{query}")
+    body = json.loads(refused.value.response.body)
+    assert refused.value.response.status_code == 400 and error in str(body)
 
 
 def test_channels_count_as_streams(encoder, decoder):

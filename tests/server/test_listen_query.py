@@ -27,12 +27,14 @@ def test_all_that_can_be_asked_for():
         "encoding=linear16&sample_rate=48000&channels=2&interim_results=true"
         "&endpointing=300&utterance_end_ms=1500&vad_events=TRUE&model=nova-3"
         "&language=en-GB&keyterm=new+york&keyterm=quilter&keywords=hatton:2.5"
+        "&vocabulary=turn+left&vocabulary=[unk]"
     )
     assert found.settings == StreamSettings(
         encoding="linear16",
         sample_rate=48000,
         channels=2,
         boosts={"new york": None, "quilter": None, "hatton": 2.5},
+        vocabulary=("turn left", "[unk]"),
         interims=True,
         endpoint_silence_s=0.3,
         utterance_end_s=1.5,

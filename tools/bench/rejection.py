@@ -6,9 +6,12 @@
 Each utterance is decoded with its own words as the vocabulary, all equally likely, and
 with those of another utterance, none of them its own. Of the first all words should
 be kept, of the second none; so of noise, of chords, and of speech that is reversed.
+The same for `WfstDecoder.of_phrases`, with and without `[unk]`, and for half of an
+utterance's own words.
 """
 
 import argparse
+import difflib
 import math
 import tempfile
 from pathlib import Path
@@ -74,6 +77,40 @@ def sounds(folder, seed=0):
     )
 
 
+def with_unk(logprobs, texts, vocabularies):
+    """Print what decoders of phrases keep and report, by what they are given."""
+    files = {"tokens": DEMO / "tokens.txt", "lexicon": DEMO / "lexicon.txt.gz"}
+    source = wfstdec.TrieDecoder(**files, separator="<wb>")
+    sets = {
+        "own words": vocabularies,
+        "half of them": [words[::2] for words in vocabularies],
+        "other words": [*vocabularies[1:], vocabularies[0]],
+    }
+    for unk in (None, 1.5, 2.0, 2.5, 3.0):
+        print(f"[unk] at {unk} nats a token" if unk else "without [unk]")
+        for kind, lists in sets.items():
+            spoken = kept = wrong = others = runs = 0
+            for name, words in zip(logprobs, lists, strict=True):
+                if kind == "other words":
+                    words = [word for word in words if word not in texts[name]]
+                decoder = wfstdec.WfstDecoder.of_phrases(
+                    source, words + ["[unk]"] * bool(unk), unk_cost=unk or 2.0
+                )
+                [hyp] = decoder.decode(logprobs[name])
+                found = [word.text for word in hyp.words if word.text != "[unk]"]
+                known = [word for word in texts[name] if word in words]
+                same = difflib.SequenceMatcher(None, known, found, autojunk=False)
+                right = sum(block.size for block in same.get_matching_blocks())
+                spoken, kept = spoken + len(known), kept + right
+                wrong += len(found) - right
+                others += len(texts[name]) - len(known)
+                runs += len(hyp.words) - len(found)
+            print(
+                f"  {kind:13} {kept} of {spoken} kept, {wrong} wrong words for "
+                f"{others} others, {runs} [unk]"
+            )
+
+
 def main():
     """Print, by confidence and threshold, the share of words that are kept."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -99,6 +136,7 @@ def main():
                 for i, wave in enumerate(waves):
                     [x] = model.encode([wave.astype(np.float32)])
                     rows[kind] += decode(vocabularies[i % 40], x, lexicon, folder)
+    with_unk(logprobs, texts, vocabularies)
     for at, kind in enumerate(KINDS):
         known = [
             [row[at] for row in rows[name]] for name in ("own words", "other words")

@@ -211,8 +211,8 @@ class BoostCompiler:
         exact: bool = False,
     ) -> None:
         self.matcher = WordMatcher(word_ids, exact=exact)
-        self._words, self._word_ids = words, word_ids
-        self._pronouncer = pronouncer
+        self._words, self.word_ids = words, word_ids
+        self.pronouncer = pronouncer
         self._num_tokens = num_tokens
         self._lazy = _LazyBonuses(defaults or partial(DefaultBonuses, words))
         # Makes the compiler of lists where there are no words.
@@ -279,18 +279,18 @@ class BoostCompiler:
         numbers, taken = self.matcher.match(numbers, listed.pronunciations)
         prons, unknown_tokens = self._prons_of(numbers, listed.pronunciations)
         bonuses = self._with_defaults(numbers, prons)
-        oov = OovWords.of(prons, bonuses, self._word_ids, len(self._words))
+        oov = OovWords.of(prons, bonuses, self.word_ids, len(self._words))
         # A word that is added gets its bonus where its arcs are, not by its id.
         new = oov.words if oov else ()
         several = {text: bonus for text, bonus in bonuses.items() if " " in text}
         single = bonuses.keys() - several.keys() - {*new}
         words, unknown = compile_word_boosts(
-            {text: bonuses[text] for text in single}, self._word_ids
+            {text: bonuses[text] for text in single}, self.word_ids
         )
         if several:
             known = len(self._words)
             added = {word: known + i for i, word in enumerate(new)}
-            speller = by_words(ChainMap(added, self._word_ids))  # type: ignore[arg-type]
+            speller = by_words(ChainMap(added, self.word_ids))  # type: ignore[arg-type]
             size = known + len(new)
             phrases = compile_phrases(several, speller, _TOTALS, "word", size)
             unknown += phrases.unknown
@@ -321,7 +321,7 @@ class BoostCompiler:
         self, numbers: Iterable[str], pronounced: Mapping[str, Sequence[tuple]]
     ) -> G2pResult:
         """Pronunciations that the decoder does not have, of the words of a list."""
-        pronouncer = self._pronouncer
+        pronouncer = self.pronouncer
         if isinstance(pronouncer, str):
             if not pronounced:
                 return G2pResult({}, {})
@@ -331,7 +331,7 @@ class BoostCompiler:
         prons = {word: pronouncer.read(word, one) for word, one in pronounced.items()}
         # A dict keeps the order: programs are asked in the same one each time.
         words = dict.fromkeys(word for text in numbers for word in text.split())
-        missing = [w for w in words if w not in self._word_ids and w not in prons]
+        missing = [w for w in words if w not in self.word_ids and w not in prons]
         found, unknown_tokens = pronouncer.say(missing) if missing else ({}, {})
         return G2pResult(prons | found, unknown_tokens)
 
@@ -339,7 +339,7 @@ class BoostCompiler:
         self, numbers: Mapping[str, float | None], prons: Mapping[str, list[Spelling]]
     ) -> dict[str, float]:
         """All bonuses of a list, and those of added words that only phrases have."""
-        new = {word: s for word, s in prons.items() if word not in self._word_ids}
+        new = {word: s for word, s in prons.items() if word not in self.word_ids}
         without = {text: None for text, bonus in numbers.items() if bonus is None}
         without |= dict.fromkeys(word for word in new if word not in numbers)
         others = numbers.keys() - without.keys()

@@ -20,14 +20,17 @@ its epsilons as back-offs. All others are determinized first.
 """
 
 import logging
+import math
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from wfstdec.errors import ArpaError, GrammarError, GraphError
-from wfstdec.fst.arrays import LabelSpace, arcs_of, fst_of, least_final_costs
+from wfstdec.fst.arrays import Arcs, LabelSpace, arcs_of, fst_of, least_final_costs
 from wfstdec.fst.engine import KALDIFST, determinize
 from wfstdec.fst.openfst import (
     FstContent,
@@ -124,6 +127,7 @@ def _assemble(
     return fst_of(parts, int(number[histories.is_bos][0]), final_cost)
 
 
+Words = tuple[str, ...]
 _LEAST_STATE_LIMIT = 10_000  # more would take minutes before they fail
 
 
@@ -134,6 +138,23 @@ class WordAcceptor:
     # Arcs whose input labels are positions in `words`; 0 is an epsilon or a back-off
     fst: FstArrays
     words: tuple[str, ...]  # The words on its arcs, behind `<eps>`
+    class_cost: float | None = None  # Nats for OOV words, at the start; None for none
+
+
+def phrase_grammar(phrases: Collection[Words], has_class: bool = False) -> WordAcceptor:
+    """Accept any number of phrases in a row, equally likely; `has_class`: OOV words."""
+    words = [EPSILON_WORD, *sorted(set(chain.from_iterable(phrases)))]
+    ids = {word: i for i, word in enumerate(words)}
+    # A trie whose leaves are its root; back-offs leave phrases that others begin with.
+    inner = {phrase[:n] for phrase in phrases for n in range(1, len(phrase))}
+    state = {prefix: i for i, prefix in enumerate(sorted({(), *inner}))}
+    rows = [(state[x[:-1]], ids[x[-1]], state.get(x, 0)) for x in {*inner, *phrases}]
+    rows += [(state[x], EPSILON, 0) for x in inner.intersection(phrases)]
+    begin, label, end = np.array(sorted(rows)).T
+    cost = math.log(len({*phrases}) + has_class + 1)
+    arcs = arcs_of(begin, label, label, end, np.where(begin == 0, cost, 0.0))
+    fst = fst_of([arcs], 0, [cost, *[np.inf] * len(inner)])
+    return WordAcceptor(fst, tuple(words), cost if has_class else None)
 
 
 def read_grammar(source: Any, words: PathLike | None = None) -> WordAcceptor:
@@ -189,7 +210,12 @@ def build_user_grammar(
     fst = trimmed(fst)
     if not fst.num_states:
         raise GrammarError("the grammar accepts no sentence, expected at least one")
-    return fst
+    if (cost := acceptor.class_cost) is None:
+        return fst
+    label, begin = labels.class_word, fst.start
+    parts = [Arcs(fst.arc_state(), fst.ilabel, fst.olabel, fst.nextstate, fst.cost)]
+    parts.append(arcs_of(begin, label, label, begin, cost))
+    return fst_of(parts, begin, fst.final_cost)
 
 
 def _acceptor(content: FstContent, isymbols: Symbols, place: str) -> WordAcceptor:

@@ -53,7 +53,13 @@ from wfstdec.text.lexicon import (
     word_ids,
     word_table,
 )
-from wfstdec.text.vocabulary import OPEN_WORD, Pronunciations, Vocabulary, open_spelling
+from wfstdec.text.vocabulary import (
+    OPEN_WORD,
+    UNK,
+    Pronunciations,
+    Vocabulary,
+    open_spelling,
+)
 
 _log = logging.getLogger("wfstdec.build")
 _Made = TypeVar("_Made", FstArrays, PackedGraph, None)
@@ -192,7 +198,7 @@ def build_graph(
         model = _language_model(lm, grammar)
         stages.made("read", None)
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
-        oov_cost = None
+        oov_cost = getattr(model, "class_cost", None)
         if isinstance(model, ArpaModel) and (oov_exits or open_vocabulary):
             oov_cost = _class_cost(model, unk_cost)
         _check_open_words(open_vocabulary, oov_cost, marked.lexicon)
@@ -215,7 +221,8 @@ def build_graph(
             separated=fillers.ends_words,
         )
         if open_vocabulary is not None:
-            kind = open_spelling(table, between, marked.lexicon).kind
+            spelling = open_spelling(table, between, marked.lexicon)
+            kind = spelling.kind if isinstance(model, ArpaModel) else UNK
             spent = open_vocabulary.token_cost, open_vocabulary.word_cost
             vocabulary = vocabulary.with_open_word(kind, *map(float, spent))
             word_cost = np.append(word_cost, [np.inf] * (len(word_cost) > 0))

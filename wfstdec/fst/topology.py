@@ -233,7 +233,10 @@ def add_open_words(
         sources.append((inside, units))
     for source, last in sources:
         s, j = _pairs(last, extends)
-        add(source[s], j, np.full(len(j), token_cost), True)
+        # A separator inside of `[unk]` costs less than another one, and is not its end.
+        spoken = ~np.isin(j, ilabel_of(np.array(vocabulary.separators, np.int32)))
+        less = min(token_cost, np.float32(0.9 * (exits.word_cost + word.word_cost)))
+        add(source[s], j, np.where(spoken, token_cost, less), spoken)
     infinite = np.full(len(inside) + 1, np.inf, np.float32)
     return fst_of(parts, tlg.start, np.append(tlg.final_cost, infinite))
 

@@ -99,7 +99,7 @@ def read_query(
     items: Iterable[tuple[str, str]], limits: Limits, language: str
 ) -> Query:
     """Read the query of a handshake, names and values in order."""
-    lists: dict[str, list[str]] = {"keyterm": [], "keywords": []}
+    lists: dict[str, list[str]] = {"keyterm": [], "keywords": [], "vocabulary": []}
     given: dict[str, str] = {}
     ignored: dict[str, None] = {}
     for name, value in items:
@@ -166,6 +166,7 @@ def _settings(
         raise _wrong("utterance_end_ms", "no", "interim_results=true with it")
     expected = f"milliseconds, 0 to {most}, or false"
     try:
+        requested_boosts(keyterms=lists["vocabulary"], limits=limits)  # checks them
         return StreamSettings(
             encoding=encoding,
             sample_rate=one("sample_rate", _RATES[encoding], _whole, "a whole number"),
@@ -173,6 +174,7 @@ def _settings(
             boosts=requested_boosts(
                 keyterms=lists["keyterm"], keywords=lists["keywords"], limits=limits
             ),
+            vocabulary=tuple(lists["vocabulary"]),
             interims=interims,
             endpoint_silence_s=one("endpointing", None, _silence, expected),
             utterance_end_s=utterance_end_ms and utterance_end_ms / 1000,
@@ -530,8 +532,9 @@ class ListenConnection(WebSocketConnection):
 
     @property
     def _is_opening(self) -> bool:
-        """Tell whether the list that the stream was opened with is not in force yet."""
-        return self._query.settings.boosts is not None and self._opened is None
+        """Tell whether the lists that the stream was opened with are not ready yet."""
+        boosts, vocabulary = self._settings.boosts, self._settings.vocabulary
+        return self._opened is None and (boosts is not None or bool(vocabulary))
 
     async def open(self) -> None:
         """Accept the client, once its boosts are compiled."""
@@ -542,7 +545,8 @@ class ListenConnection(WebSocketConnection):
         ends = [self._opened, *self._finished]
         error = next((one.error for one in ends if one and one.error is not None), None)
         if isinstance(error, CLIENTS_FAULTS):
-            raise RequestError(400, str(error), "keyterm", code="invalid_value")
+            param = "vocabulary" if self._settings.vocabulary else "keyterm"
+            raise RequestError(400, str(error), param, code="invalid_value")
         request_id = self._replies.request_id
         if error is not None:
             _log.error("stream %s: no opening", request_id, exc_info=error)

@@ -48,6 +48,8 @@ from wfstdec.server.stream import (
     Stream,
     StreamSettings,
 )
+from wfstdec.text.vocabulary import UNK
+from wfstdec.wfst.decoder import WfstDecoder
 
 _log = logging.getLogger("wfstdec.server")
 
@@ -191,6 +193,7 @@ class Engine:
                     touched[self._touched.get_nowait()] = None
             if not self._is_stopping:
                 self._round([stream for stream in touched if stream is not None])
+            del touched  # it would keep streams that are over
         for stream in list(self._streams):
             with contextlib.suppress(Exception):
                 self._drop(stream)
@@ -324,26 +327,23 @@ class Engine:
     # ------------------------------------------------------------ searching
     def _search(self, streams: Sequence[Stream]) -> None:
         """Pass all sessions through what is new, up to where utterances may end."""
-        sessions = self._resources.sessions
         # What comes behind the end of an utterance is searched in another turn of this
         # loop, by a new session.
         while streams:
-            under_way: dict[SessionId, Stream] = {}
-            chunks: dict[SessionId, np.ndarray] = {}
+            groups: dict[Any, dict[SessionId, tuple[Stream, np.ndarray]]] = {}
             for stream in streams:
                 cutter = stream.cutter
                 if cutter is not None and len(rows := cutter.next_rows()):
-                    under_way[cutter.session], chunks[cutter.session] = stream, rows
-            if not chunks:
-                return
-            try:
-                sessions.advance(chunks)
-                sessions.partials(list(chunks))  # streams then find them made
-            except Exception:  # one by one, where one of them fails
-                for session, stream in under_way.items():
-                    given = stream, session, chunks[session]
-                    self._attempt(stream, self._advance_one, *given)
-            streams = list(under_way.values())
+                    group = groups.setdefault(stream.resources.sessions, {})
+                    group[cutter.session] = stream, rows
+            for sessions, group in groups.items():  # one for each vocabulary
+                try:
+                    sessions.advance({one: rows for one, (_, rows) in group.items()})
+                    sessions.partials(list(group))  # streams then find them made
+                except Exception:  # one by one, where one of them fails
+                    for session, (stream, rows) in group.items():
+                        self._attempt(stream, self._advance_one, stream, session, rows)
+            streams = [stream for x in groups.values() for stream, _ in x.values()]
             for stream in streams:
                 if not stream.is_over:
                     self._attempt(stream, stream.advanced)
@@ -352,7 +352,7 @@ class Engine:
         self, stream: Stream, session: SessionId, rows: np.ndarray
     ) -> None:
         """Advance a session that may have passed through some of its rows."""
-        sessions, cutter = self._resources.sessions, stream.cutter
+        sessions, cutter = stream.resources.sessions, stream.cutter
         assert cutter is not None
         done = sessions.partial(session).num_frames - cutter.num_frames
         try:
@@ -412,6 +412,10 @@ def warm(decoder: Decoder[Any, Any]) -> None:
         except OptionError:  # it records none
             has_lattices = False
         decoder.warm_up(lattices=has_lattices)
+        with contextlib.suppress(OptionError):  # words of a vocabulary, unless none are
+            phrases = [*decoder.vocabulary.words[1:2], UNK]
+            strict = WfstDecoder.of_phrases(decoder, phrases)
+            strict.warm_up(lattices=has_lattices)
 
     # Neither a device nor the threads of torch survive a fork.
     if decoder.family == "ctc" and not decoder.is_on_device:

@@ -14,6 +14,7 @@ confidences if asked for.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import math
 import os
@@ -23,7 +24,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -32,7 +34,7 @@ from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError
-from wfstdec.models.encoder import Encoder
+from wfstdec.models.encoder import Encoder, StreamingEncoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.endpoints import EndpointRule, Signal
 from wfstdec.search.hypothesis import Hypothesis, Partial, Word
@@ -43,6 +45,7 @@ from wfstdec.server.limits import ENDPOINT_FLOOR_S
 from wfstdec.transcription.pauses import first_pass
 from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter, join, shifted
 from wfstdec.transcription.transcriber import STREAM_CUTS, check_fit
+from wfstdec.wfst.decoder import WfstDecoder
 
 _log = logging.getLogger("wfstdec.server")
 
@@ -137,7 +140,7 @@ class UtteranceEnd:
 class BoostsChanged:
     """A new boost list is in force, or was refused (`error`): the old one stays."""
 
-    # Once for the list of the settings, unless that is None, and for each change.
+    # Once for list and vocabulary of the settings, if any, and for each change.
 
     from_now: bool = False  # for the utterance under way; if not, from the next
     warnings: tuple[str, ...] = ()
@@ -163,6 +166,7 @@ class StreamSettings(CheckedOptions):
     sample_rate: int = 16000
     channels: int = 1
     boosts: BoostsLike = None
+    vocabulary: tuple[str, ...] = ()  # phrases of `WfstDecoder.of_phrases`; () for all
     interims: bool = False
     # Signals an endpoint after a good end (the second of the rules; the others keep
     # their distance), and ends the utterance where it is not below the server's floor;
@@ -194,41 +198,62 @@ class EngineResources:
         self._model, self.spec, self.cuts = model, model.spec, cuts
         self.endpoint_floor_s = endpoint_floor_s
         self._from_list = not confidence and nbest > 1
-        if self._from_list:
-            if decoder.options.nbest != nbest:
-                decoder = decoder.with_options(nbest=nbest)
-            decoder.decode_nbest([])  # raises where there are no lists
-        self.decoder = decoder
         self.confidence = confidence
-        self.records = (confidence and decoder.records_lattices) or (
-            self._from_list and decoder.nbest_of_lattices
-        )
         self._reading = LatticeReading(nbest=nbest, confidence=True)
-        how: Any = {"lattices": self.records}
-        self.encoder, self.sessions = first_pass(model, decoder, cuts, **how)
+        self.encoder = self._use(decoder)
         # Finals are read from the first pass; else an utterance is encoded again.
         self.one_pass = self.encoder is model
-        self.no_boosts = decoder.compile_boosts(None)
         self.workers = workers or len(os.sched_getaffinity(0))
         # Apart: neither a long list nor a long utterance may keep rounds waiting.
         self.encoding = ThreadPoolExecutor(max(1, self.workers - 1), "wfstdec-encoder")
         self._finding = ThreadPoolExecutor(self.workers, "wfstdec-final")
         self._compiling = ThreadPoolExecutor(1, "wfstdec-boosts")
+        # Of vocabularies, while a stream has them; for the thread of `_compiling`.
+        self._restricted: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+
+    def _use(self, decoder: Decoder[Any, Any]) -> StreamingEncoder:
+        """Decode by a decoder; returns an encoder for it."""
+        nbest = self._reading.nbest
+        if self._from_list:
+            if decoder.options.nbest != nbest:
+                decoder = decoder.with_options(nbest=nbest)
+            decoder.decode_nbest([])  # raises where there are no lists
+        self.decoder = decoder
+        self.records = (self.confidence and decoder.records_lattices) or (
+            self._from_list and decoder.nbest_of_lattices
+        )
+        self.no_boosts = decoder.compile_boosts(None)
+        how: Any = {"lattices": self.records}
+        encoder, self.sessions = first_pass(self._model, decoder, self.cuts, **how)
+        return encoder
+
+    def restricted(self, vocabulary: tuple[str, ...]) -> Self:
+        """The same for a vocabulary, shared by the streams that have it; () for all."""
+        found = self._restricted.get(vocabulary) if vocabulary else self
+        if found is None:
+            found = copy.copy(self)
+            found._use(WfstDecoder.of_phrases(self.decoder, vocabulary))
+            self._restricted[vocabulary] = found
+        return found
 
     def close(self) -> None:
         """End all threads; what waits for one is cancelled."""
         for pool in (self.encoding, self._finding, self._compiling):
             pool.shutdown(cancel_futures=True)
-        self.sessions.end_threads()
+        for one in (self, *self._restricted.values()):
+            one.sessions.end_threads()
 
-    def compile(self, boosts: BoostsLike) -> Future:
-        """Begin to compile a list; with the warnings of words it cannot have."""
-        return self._compiling.submit(self._compiled, boosts)
+    def compile(self, boosts: BoostsLike, vocabulary: tuple[str, ...]) -> Future:
+        """Begin to compile a list; with its resources, and warnings of its words."""
+        return self._compiling.submit(self._compiled, boosts, vocabulary)
 
-    def _compiled(self, boosts: BoostsLike) -> tuple[CompiledBoosts, tuple[str, ...]]:
+    def _compiled(
+        self, boosts: BoostsLike, vocabulary: tuple[str, ...]
+    ) -> tuple[Self, CompiledBoosts, tuple[str, ...]]:
+        resources = self.restricted(vocabulary)
         with collected_warnings() as texts:
-            compiled = self.decoder.compile_boosts(boosts)
-        return compiled, tuple(texts)
+            compiled = resources.decoder.compile_boosts(boosts)
+        return resources, compiled, tuple(texts)
 
     def find(self, piece: Piece) -> Future:
         """Begin to find an utterance's hypotheses; at once where that is quick."""
@@ -306,7 +331,7 @@ class Stream:
         wake: Callable[[Stream], object],  # has the engine read what is new
     ) -> None:
         self.settings, self.take = settings, take
-        self._resources, self._most_s = resources, buffered_s
+        self.resources, self._most_s = resources, buffered_s
         self._wake = lambda: wake(self)
         rate = self._rate = resources.spec.sample_rate
         self._shift_s = resources.spec.frame_shift_s
@@ -319,7 +344,8 @@ class Stream:
         self._has_ended = self.is_aborted = False
         # Of the engine:
         self.is_over = False
-        self._boosts = resources.no_boosts if settings.boosts is None else None
+        is_ready = settings.boosts is None and not settings.vocabulary
+        self._boosts = resources.no_boosts if is_ready else None
         self._compiling: deque[Future] = deque()
         self._outbox: deque[Event | Final] = deque()
         self._end: str | None = None  # "flush" or "finish", until it is answered
@@ -397,7 +423,8 @@ class Stream:
                     return
                 self._outbox.append(BoostsChanged(error=error))
             else:
-                self._use_boosts(*compiled)
+                self.resources, *boosts = compiled
+                self._use_boosts(*boosts)
         if self._boosts is None:
             if not self._compiling:
                 self._compile(self.settings.boosts)
@@ -419,7 +446,7 @@ class Stream:
             self._begin_segment()
 
     def _compile(self, boosts: BoostsLike) -> None:
-        job = self._resources.compile(boosts)
+        job = self.resources.compile(boosts, self.settings.vocabulary)
         self._compiling.append(job)
         job.add_done_callback(lambda _: self._wake())
 
@@ -433,7 +460,7 @@ class Stream:
         self._outbox.append(BoostsChanged(from_now, warnings))
 
     def _begin_segment(self) -> None:
-        shared, silence_s = self._resources, self.settings.endpoint_silence_s
+        shared, silence_s = self.resources, self.settings.endpoint_silence_s
         cuts = shared.cuts
         if silence_s is not None:
             cut_s = max(silence_s, shared.endpoint_floor_s)
@@ -488,7 +515,7 @@ class Stream:
         """Take samples and the log-probs of them."""
         if self.cutter is None:
             return
-        if not self._resources.one_pass:
+        if not self.resources.one_pass:
             self.cutter.push_audio(samples)
         self.cutter.push_rows(rows)
 
@@ -523,8 +550,8 @@ class Stream:
         if piece is not None and piece.num_frames:
             self._put_final(piece, is_answer=end == "flush")
         else:
-            if piece is not None and self._resources.one_pass:
-                self._resources.sessions.close(piece.first_pass)  # nothing to read
+            if piece is not None and self.resources.one_pass:
+                self.resources.sessions.close(piece.first_pass)  # nothing to read
             # A flush is answered even where there are no new words: clients wait.
             if end == "flush":
                 at_s = self._last_frame * self._shift_s
@@ -553,7 +580,7 @@ class Stream:
             is_answer=is_answer,
         )
         num, arrived = self._num_final, self._arrival_of(end)
-        job = self._resources.find(piece)
+        job = self.resources.find(piece)
         self._outbox.append(Final(event, piece, start, num, arrived, job))
         job.add_done_callback(lambda _: self._wake())
         self._last_frame = end
@@ -582,7 +609,7 @@ class Stream:
         start = self._base + cutter.start_frame
         end = start + cutter.num_frames
         since_s = (end - self._last_frame) * shift_s
-        is_due = self._resources.one_pass and since_s >= _SETTLED_S
+        is_due = self.resources.one_pass and since_s >= _SETTLED_S
         awaits_speech = settings.speech_started and not self._has_started
         awaits_end = settings.utterance_end_s is not None
         if not (is_due or awaits_speech or awaits_end or settings.interims):
@@ -593,7 +620,7 @@ class Stream:
         self._note_start(partial, start)
         if is_due and partial.num_timed > self._num_final:
             self._put_settled(partial, start, end)
-        if settings.interims and self._resources.decoder.can_stream:
+        if settings.interims and self.resources.decoder.can_stream:
             rest = partial.words[self._num_final :]
             texts = tuple(word.text for word in rest)
             # Interims with the same words would only fill the client's queue.
@@ -606,7 +633,7 @@ class Stream:
     ) -> None:
         """Put out words that can no longer change; with a signal also none."""
         settled: tuple = ()
-        if self._resources.one_pass:  # others encode the utterance again
+        if self.resources.one_pass:  # others encode the utterance again
             settled = partial.words[self._num_final : partial.num_timed]
         settled_end = start + settled[-1].end_frame if settled else self._last_frame
         how = {"is_final": True, "is_endpoint": signal is not None, "rule": signal}
@@ -699,8 +726,8 @@ class Stream:
         """End the stream without an event; close sessions that have no reader."""
         self._close()
         for one in self._outbox:
-            if isinstance(one, Final) and one.job.cancel() and self._resources.one_pass:
-                self._resources.sessions.close(one.piece.first_pass)
+            if isinstance(one, Final) and one.job.cancel() and self.resources.one_pass:
+                self.resources.sessions.close(one.piece.first_pass)
         self._outbox.clear()
 
     def _close(self) -> None:

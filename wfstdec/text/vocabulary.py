@@ -23,8 +23,10 @@ from wfstdec.jit.records import WeakCache
 from wfstdec.text.lexicon import WORD_START, Lexicon, spelling_pieces
 from wfstdec.text.tokens import EPSILON_WORD, TokenTable, byte_texts, byte_tokens
 
-Kind = Literal["pieces", "letters", "phones"]
-KINDS: tuple[Kind, ...] = ("pieces", "letters", "phones")
+Kind = Literal["pieces", "letters", "phones", "[unk]"]
+KINDS: tuple[Kind, ...] = ("pieces", "letters", "phones", "[unk]")
+UNK: Kind = "[unk]"
+"""The kind of open words that are any speech, and their text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,7 @@ class OpenSpelling:
     """How tokens make open words."""
 
     # What the tokens are: `"pieces"` (U+2581 begins a word), `"letters"`, or `"phones"`
-    # (the words of the lexicon are not spelled by them)
+    # (the words of the lexicon are not spelled by them); `UNK`: of any kind
     kind: Kind
     texts: tuple[str, ...]  # What each of the V tokens adds to the text
     begins: np.ndarray  # bool [V], tokens that may begin an open word
@@ -42,10 +44,12 @@ class OpenSpelling:
     @property
     def is_spelled(self) -> bool:
         """Tell whether the text of an open word is a spelling, and no phones."""
-        return self.kind != "phones"
+        return self.kind in ("pieces", "letters")
 
     def text(self, tokens: Sequence[int]) -> str:
         """Spell an open word; empty if its tokens spell nothing."""
+        if self.kind == UNK:
+            return UNK
         text = "".join(self.texts[token] for token in tokens)
         if self.is_bytes:
             return decoded(text).strip()
@@ -83,6 +87,10 @@ def spelling_of(
     names = tokens.names
     usable = np.zeros(len(names), bool)
     usable[list(spelling_pieces(tokens, fillers).values())] = True
+    if kind == UNK:  # over the ends of words, too
+        pieces = spelling_of("pieces", tokens, fillers).begins
+        extends = usable | np.isin(np.arange(len(names)), list(fillers))
+        return OpenSpelling(kind, names, pieces if pieces.any() else usable, extends)
     if kind == "letters":
         return OpenSpelling(kind, names, usable, usable)
     if kind == "phones":

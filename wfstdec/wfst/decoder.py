@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,21 +24,24 @@ from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.g2p import G2pLike, Pronouncer
 from wfstdec.checks.inputs import OutputTokens
-from wfstdec.errors import BoostError, OptionError
+from wfstdec.errors import BoostError, OptionError, check_listed
+from wfstdec.fst.grammar import phrase_grammar
 from wfstdec.fst.tlg import build_graph
-from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.graph.arcs import LABEL_MASK, TOPOLOGIES
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.search.decoder import ChoosingDecoder
+from wfstdec.search.decoder import ChoosingDecoder, Decoder
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.search.paths.hypotheses import GraphCosts, Reader
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of
 from wfstdec.search.paths.tokens import Path
 from wfstdec.search.paths.words import aligner_of
 from wfstdec.text.arpa import ArpaModel
-from wfstdec.text.lexicon import LexiconLike, TokensLike
+from wfstdec.text.display import few
+from wfstdec.text.lexicon import Lexicon, LexiconLike, TokensLike
 from wfstdec.text.tokens import ilabel_of
-from wfstdec.text.vocabulary import Vocabulary
+from wfstdec.text.vocabulary import UNK, Vocabulary
 from wfstdec.wfst.lattice_pack import RecordedLattice, lattice_of
 from wfstdec.wfst.options import BACKENDS, WfstOptions
 
@@ -124,6 +128,44 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
             threads=threads,
         )
 
+    @classmethod
+    def of_phrases(
+        cls, decoder: Decoder, phrases: Sequence[str], *, unk_cost: float = 2.0
+    ) -> Self:
+        """Make a decoder that outputs nothing but some phrases, for another's models.
+
+            commands = ["turn left", "turn right", "stop", "[unk]"]
+            strict = WfstDecoder.of_phrases(decoder, commands)
+
+        A text is any number of phrases, or none, in any order, all equally likely. The
+        options are the decoder's, with `lm_scale=1`, `word_insertion=0` and a beam of
+        at least 20.
+
+        Args:
+            decoder: A `WfstDecoder`, or a `TrieDecoder` with a lexicon; its `g2p`
+                pronounces words that it lacks. Words match as in boosts.
+            phrases: At least one; words with spaces between them. `"[unk]"` is any
+                other speech; a run of it is one word.
+            unk_cost: Nats for each token of `"[unk]"`; docs/words.md has figures.
+
+        Raises:
+            OptionError: No phrase, words without pronunciation, a wrong `unk_cost`.
+        """
+        check_listed("phrases", phrases)
+        texts = {" ".join(phrase.split()): None for phrase in phrases}
+        unk = OpenVocabulary(0.0, unk_cost) if UNK in texts else None
+        texts.pop(UNK, None)
+        if not all(texts) or not texts:
+            raise OptionError(f"phrases={phrases!r}, expected at least one word each")
+        texts = decoder._boosts.matcher.match(texts)[0]
+        graph = _phrase_graph(decoder, [tuple(text.split()) for text in texts], unk)
+        names = {one.name for one in fields(WfstOptions)}
+        known = {n: x for n, x in vars(decoder.options).items() if n in names}
+        known |= {"lm_scale": 1.0, "word_insertion": 0.0}
+        options = WfstOptions(**known | {"beam": max(_PHRASE_BEAM, known["beam"])})
+        shift, threads = decoder.frame_shift_s, decoder.threads
+        return cls(graph, options, frame_shift_s=shift, threads=threads)
+
     def _output_tokens(self) -> OutputTokens:
         """Tokens that the decoder can output: those of arcs, without a lexicon."""
         outputs = super()._output_tokens()
@@ -195,6 +237,59 @@ class WfstReader(Reader[Path | RecordedLattice]):
     def segments(self, settled: Sequence[RecordedLattice]) -> list[Lattice]:
         """Read the lattices of segments."""
         return list(map(self.lattice, settled))
+
+
+_PHRASE_BEAM, _MOST_PAIRS = 20.0, 128
+"""Nats; and tokens up to which `[unk]` is in the topology `normal`, by 2 V^2 arcs."""
+
+
+def _phrase_graph(
+    decoder: Decoder, phrases: Sequence[tuple[str, ...]], unk: OpenVocabulary | None
+) -> PackedGraph:
+    """Build the graph of phrases, and of other speech at the costs `unk`."""
+    vocabulary, info = decoder.vocabulary, getattr(decoder, "graph", None)
+    lexicon = _pronounced(decoder, sorted(set(chain.from_iterable(phrases))))
+    names = [vocabulary.tokens.names[token] for token in vocabulary.separators]
+    between: dict[str, Any] = {"separator": names[0] if names else None}
+    between["separator_optional"] = vocabulary.separator_optional
+    if info is not None and (probability := info.info.silence_prob) is not None:
+        between = {"separator": None, "silence": names[0], "silence_prob": probability}
+    topology = "normal" if info is None else info.info.topology
+    is_large = unk is not None and len(vocabulary.tokens) > _MOST_PAIRS
+    if topology not in TOPOLOGIES or is_large and topology == "normal":
+        topology = "compact"
+    return build_graph(
+        tokens=vocabulary.tokens,
+        lexicon=lexicon,
+        grammar=phrase_grammar(phrases, unk is not None),
+        topology=topology,
+        open_vocabulary=unk,
+        oov_exits=False,
+        minimize=False,
+        **between,
+    )
+
+
+def _pronounced(decoder: Decoder, words: Sequence[str]) -> Lexicon:
+    """The decoder's pronunciations of words, else those of its g2p."""
+    prons, pronouncer = decoder.vocabulary.pronunciations, decoder._boosts.pronouncer
+    ids = {decoder._boosts.word_ids.get(word, -1): word for word in words}
+    entries: list[tuple[str, tuple[int, ...], float]] = []
+    for row in np.flatnonzero(np.isin(prons.word, [*ids])):
+        tokens = prons.tokens[slice(*prons.splits[row : row + 2])].tolist()
+        entries.append((ids[prons.word[row]], tuple(tokens), float(prons.cost[row])))
+    lacking = sorted({*words} - {word for word, _, _ in entries})
+    if lacking and not isinstance(pronouncer, str):
+        found = pronouncer.say(lacking).pronunciations
+        entries += [(w, tuple(one), 0.0) for w, ways in found.items() for one in ways]
+        lacking = sorted({*lacking} - found.keys())
+    if lacking:
+        raise OptionError(
+            f"{type(decoder).__name__} without pronunciations of {few(lacking, 5)}, "
+            "expected a WfstDecoder or TrieDecoder whose lexicon or g2p has them"
+        )
+    listed, spoken, costs = zip(*entries, strict=True)
+    return Lexicon(listed, spoken, np.array(costs, np.float32))
 
 
 def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
