@@ -68,7 +68,7 @@ _Made = TypeVar("_Made", FstArrays, PackedGraph, None)
 class Stages:
     """Logs each stage as it ends, and shows it on a bar."""
 
-    def __init__(self, bar: tqdm) -> None:
+    def __init__(self, bar: tqdm | None) -> None:
         self._bar, self._began = bar, time.perf_counter()
 
     def made(self, stage: str, graph: _Made) -> _Made:
@@ -80,8 +80,9 @@ class Stages:
         figures = {"stage": stage, "states": states, "arcs": arcs, "seconds": seconds}
         message = f"{stage}: {size}{seconds:.2f} s, peak memory {memory:.2f} GB"
         _log.info(message, extra={**figures, "peak_memory_gb": memory})
-        self._bar.set_postfix_str(stage)
-        self._bar.update()
+        if self._bar is not None:
+            self._bar.set_postfix_str(stage)
+            self._bar.update()
         self._began = time.perf_counter()
         return graph
 
@@ -179,12 +180,12 @@ def build_graph(
         expected = " or ".join(map(repr, ENGINES))
         raise OptionError(f"engine={engine!r}, expected {expected}")
     _check_unk_cost(unk_cost, grammar)
-    hidden = None if progress else True  # None: also where there is no terminal
     num_stages = _NUM_STAGES - (not minimize)
-    with (
-        _uncollected(),
-        tqdm(total=num_stages, desc="build", unit="stage", disable=hidden) as bar,
-    ):
+    # Even a hidden bar would start a thread; None hides it where there is no terminal.
+    shown: Any = contextlib.nullcontext()
+    if progress:
+        shown = tqdm(total=num_stages, desc="build", unit="stage", disable=None)
+    with _uncollected(), shown as bar:
         stages = Stages(bar)
         table = load_tokens(tokens, blank)
         between = separator_of(separator, table, lexicon=lexicon, silence=silence)
