@@ -125,6 +125,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if getattr(kind, "_is_protocol", False):
         members = [*vars(kind), *inspect.get_annotations(kind)]
         return all(hasattr(value, one) for one in members if not one.startswith("_"))
+    if kind is bool:
+        return isinstance(value, int) or getattr(value, "dtype", None) == "bool"
     if isinstance(value, str | bytes) and inner:
         return False  # each letter would be a name
     if isinstance(value, Iterator) and inner == (str,):

@@ -72,7 +72,7 @@ from wfstdec.io.journal import (
     settings_as_json,
 )
 from wfstdec.io.lattices import KaldiLatticeWriter
-from wfstdec.io.logprobs import open_logprobs, scp_files
+from wfstdec.io.logprobs import open_logprobs, path_and_kind, scp_files
 from wfstdec.io.outputs import STDOUT
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SUBTITLES as SUBTITLE_FORMATS
@@ -602,8 +602,9 @@ def restart_of(args: Args, output: str | None = None) -> Restart:
                     f"--resume with {flag_of(name)} from a pipe, expected files: only "
                     "these can be compared with those of the earlier run"
                 )
-            is_file = is_read and os.path.exists(value)
-            settings[name] = digest(value) if is_file else value
+            place = str(path_and_kind(value)[0]) if name == "logprobs" else value
+            is_file = is_read and os.path.exists(place)
+            settings[name] = digest(place) if is_file else value
     return Restart(
         *(args.resume, args.overwrite, settings),
         called=lambda name: name if " " in name else flag_of(name),
@@ -611,25 +612,31 @@ def restart_of(args: Args, output: str | None = None) -> Restart:
     )
 
 
-def _digest_of_inputs(args: Args, output: str | None, settings: Any) -> str:
+def _digest_of_inputs(args: Args, output: str | None, settings: Any) -> str | None:
     """Digest of settings, and of names, sizes and dates of files that are read."""
+    model = getattr(args, "model", None) or ""
+    if model.endswith(".json") or ":" in model:  # it reads files that it alone knows
+        return None
     values = [x for n, x in vars(args).items() if n not in ("output", output)]
     lists = [one if isinstance(one, list | tuple) else [one] for one in values]
     paths = [one for some in lists for one in some if isinstance(one, str)]
     files = {Path(one) for one in paths if os.path.isfile(one)}
+    made = [Path(f"{args.output}{end}") for end in ("", ".journal", ".partial")]
     for folder in filter(os.path.isdir, paths):
-        files.update(Path(folder).rglob("*"))
-    logprobs = getattr(args, "logprobs", None) or ""
-    if logprobs.endswith(".scp"):
-        files.update(map(Path, scp_files(Path(logprobs))))
+        found = Path(folder).rglob("*")  # results may be there, too
+        files.update(one for one in found if not {one, one.parent} & {*made})
+    if getattr(args, "logprobs", None):
+        path, kind = path_and_kind(args.logprobs)
+        files.add(path)
+        if kind == ".scp":
+            files.update(map(Path, scp_files(path)))
     if getattr(args, "audio", None):
         audio = (one.audio for one in find_recordings(args.audio))
         files.update(Path(one) for one in audio if isinstance(one, str | os.PathLike))
     text = json.dumps(settings_as_json(settings), sort_keys=True)
     seen = hashlib.blake2b(text.encode(), digest_size=16)
-    made = [Path(f"{args.output}{end}") for end in ("", ".journal", ".partial")]
-    for path in sorted(files):  # results may be in a folder that is read
-        if path.is_file() and not {path, path.parent} & {*made}:
+    for path in sorted(files):
+        if path.is_file():
             about = path.stat()
             seen.update(f"{path}/{about.st_size}/{about.st_mtime_ns}\n".encode())
     return seen.hexdigest()

@@ -21,7 +21,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -141,7 +141,9 @@ class Journal:
                 self._count(i, file)
                 file.close()
             sums.append(self._sums[i])
-        self._write({"finished": True, "sums": sums, "inputs": self._restart.inputs})
+        sizes = _sizes(self.path, self.done) if self._restart.inputs else {}
+        end = {"finished": True, "sums": sums, "sizes": sizes}
+        self._write(end | {"inputs": self._restart.inputs})
         for final in self._finals:
             with writing(final):
                 os.replace(partial(final), final)
@@ -254,9 +256,17 @@ def _is_over(lines: Sequence[dict[str, Any]], path: Path, files: list[Path]) -> 
     if not lines[-1].get("finished") or not all(one.exists() for one in files):
         return False
     if path.name == FOLDER_JOURNAL:
-        there = {one.stem for one in path.parent.iterdir()}
-        return there.issuperset(line["done"] for line in lines if "done" in line)
+        done = {line["done"] for line in lines if "done" in line}
+        return lines[-1].get("sizes") == _sizes(path, done)
     return not any(partial(one).exists() for one in files)
+
+
+def _sizes(journal: Path, done: Collection[str]) -> dict[str, int]:
+    """The sizes of a folder's files of utterances, by name; of a file, none."""
+    if journal.name != FOLDER_JOURNAL:
+        return {}
+    files = (one for one in sorted(journal.parent.iterdir()) if one.stem in done)
+    return {one.name: one.stat().st_size for one in files if one.is_file()}
 
 
 def _checksum(path: Path) -> int:

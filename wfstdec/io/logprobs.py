@@ -99,7 +99,7 @@ def read_matrix_at(target: str, place: str = "") -> np.ndarray:
     for one, size in zip(ranges or (), matrix.shape, strict=False):
         if one.start is None:
             continue
-        if one.start >= min(one.stop, size) or one.stop > size + _SLACK:
+        if not 0 <= one.start < min(one.stop, size) or one.stop > size + _SLACK:
             raise FormatError(
                 f"{place or target}: shape {matrix.shape}, expected a range inside it"
             )
@@ -192,7 +192,7 @@ def open_logprobs(path: PathLike) -> LogprobReader:
     Raises:
         FormatError: No such file, not one of these, or damaged.
     """
-    path, kind = _path_and_kind(path)
+    path, kind = path_and_kind(path)
     if path.is_dir():
         return LogprobReader(path, len(_npy_files(path)), _read_folder)
     if str(path) != STDIN and not path.exists():
@@ -212,7 +212,7 @@ def open_logprobs(path: PathLike) -> LogprobReader:
     raise FormatError(f"{path}: found {kind!r}, expected {expected}")
 
 
-def _path_and_kind(given: PathLike) -> tuple[Path, str]:
+def path_and_kind(given: PathLike) -> tuple[Path, str]:
     """A path without Kaldi's `ark:`, and the ending that says how it is read."""
     name = os.fspath(given)
     if _SPECIFIER.fullmatch(name):

@@ -221,11 +221,14 @@ _SPACES = re.compile("[ \t]+")  # as in lexicons: other white space may be in wo
 
 def _json_words(line: str) -> list[str]:
     fields = json.loads(line)
-    return [str(fields["id"]), *filter(None, _SPACES.split(fields["text"]))]
+    texts = _SPACES.split(fields["text"])
+    if "words" in fields:  # a text may have no spaces between them
+        texts = [one["word"] for one in fields["words"]]
+    return [str(fields["id"]), *filter(None, texts)]
 
 
 def _ctm_words(line: str) -> list[str]:
-    utterance, _, start, duration, word, *_ = line.split(" ")
+    utterance, _, start, duration, word, *_ = line.split()
     float(start), float(duration)
     return [utterance, word]
 

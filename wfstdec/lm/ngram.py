@@ -119,18 +119,22 @@ class NgramLM(BackoffModel):
             )
         header = {"format": "wfstdec.lm", "version": FORMAT_VERSION}
         header |= {"unit": self.unit, "num_labels": self.num_labels}
-        header["digest"] = _digest(self.automaton._asdict())
+        table: dict[str, Any] | None = None
+        if self.labels is not None:
+            table = {"names": self.labels}
+            if isinstance(self.labels, TokenTable):
+                table = {"names": self.labels.names, "blank": self.labels.blank}
+        written = None if table is None else json.dumps(table)
+        about = self.unit, self.num_labels, written
+        header["digest"] = _digest(self.automaton._asdict(), *about)
         with atomic_folder(target) as folder:
             for name, array in self.automaton._asdict().items():
                 np.save(folder / f"{name}.npy", array)
                 # Mapped files must not change: see `load_lm`.
                 (folder / f"{name}.npy").chmod(0o444)
             (folder / _HEADER).write_text(json.dumps(header), encoding="utf-8")
-            if self.labels is not None:
-                table: dict[str, Any] = {"names": self.labels}
-                if isinstance(self.labels, TokenTable):
-                    table = {"names": self.labels.names, "blank": self.labels.blank}
-                (folder / _LABELS).write_text(json.dumps(table), "utf-8")
+            if written is not None:
+                (folder / _LABELS).write_text(written, "utf-8")
 
 
 def load_lm(path: str | os.PathLike[str]) -> NgramLM:
@@ -153,8 +157,10 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
         mode: Any = "r" if size >= MAPPED_BYTES else None
         arrays = {name: np.load(file, mmap_mode=mode) for name, file in files.items()}
         labels: tuple[str, ...] | TokenTable | None = None
+        written = None
         if (folder / _LABELS).exists():
-            table = json.loads((folder / _LABELS).read_text(encoding="utf-8"))
+            written = (folder / _LABELS).read_text(encoding="utf-8")
+            table = json.loads(written)
             labels = tuple(map(str, table["names"]))
             if "blank" in table:
                 labels = token_table(labels, table["blank"])
@@ -162,15 +168,37 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
             version = f"a language model of version {FORMAT_VERSION}"
             raise FormatError(f"found {found}, expected {version}; build it again")
         # Kernels trust the arrays: they must be those that were saved.
-        is_whole = _digest(arrays) == header["digest"]
-        if not is_whole or (labels is not None and len(labels) != num_labels):
+        digest = _digest(arrays, found[2], num_labels, written)
+        if digest != header["digest"] or not _is_sound(arrays, num_labels):
             raise FormatError("the model is damaged; save it again")
         return NgramLM(frozen(Automaton(**arrays)), found[2], num_labels, labels)
 
 
-def _digest(arrays: dict[str, np.ndarray]) -> str:
-    of_all = arrays.items()
-    return fingerprint_of({f"{name} {a.dtype} {a.shape}": a for name, a in of_all})
+def _digest(
+    arrays: dict[str, np.ndarray], unit: str, num_labels: int, table: str | None
+) -> str:
+    named = {f"{name} {a.dtype} {a.shape}": a for name, a in arrays.items()}
+    about = json.dumps([unit, num_labels, table]).encode()
+    return fingerprint_of({**named, "": np.frombuffer(about, np.uint8)})
+
+
+def _is_sound(arrays: dict[str, np.ndarray], num_labels: int) -> bool:
+    """Whether kernels stay inside of the arrays, whoever wrote them."""
+    splits, to = arrays["state_arc_splits"], arrays["arc_next"]
+    backoff, num_arcs = arrays["backoff_state"], len(to)
+    num_states = len(backoff)
+    return bool(
+        {len(arrays[name]) for name in ("final_cost", "backoff_cost")} == {num_states}
+        and (backoff >= -1).all()
+        and (backoff < np.arange(num_states)).all()  # or it would have no end
+        and (to >= 0).all()
+        and (to < num_states).all()
+        and {len(arrays[name]) for name in ("arc_label", "arc_cost")} == {num_arcs}
+        and len(splits) == num_states + 1
+        and (splits[0], splits[-1]) == (0, num_arcs)
+        and (np.diff(splits) >= 0).all()
+        and len(arrays["label_alias"]) in (0, num_labels)
+    )
 
 
 NEMO_OFFSET = 100  # NeMo writes token t as the character `chr(t + 100)`

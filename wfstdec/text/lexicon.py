@@ -36,6 +36,7 @@ from wfstdec.text.tokens import (
     TokenTable,
     byte_name,
     byte_tokens,
+    is_byte_level,
     token_table,
 )
 
@@ -318,7 +319,7 @@ def _fewest_pieces_speller(
 ) -> Callable[[str], Pronunciation | None]:
     longest = max(map(len, pieces), default=0)
     mark = WORD_START if any(name.startswith(WORD_START) for name in pieces) else ""
-    is_bytes = not mark and any(name.startswith("Ġ") for name in pieces)
+    is_bytes = not mark and is_byte_level(pieces)
 
     def spell(word: str) -> Pronunciation | None:
         text = byte_name(f" {word}".encode()) if is_bytes else mark + word

@@ -319,7 +319,7 @@ def byte_texts(names: Sequence[str]) -> tuple[str, ...] | None:
     """The bytes of tokens as Latin-1, a space for U+2581; None where none is bytes."""
     # Byte-level BPE has a letter for each byte, `Ġ` for the space. SentencePiece has
     # tokens `<0xC3>` next to its pieces.
-    if any(name.startswith("Ġ") for name in names):
+    if is_byte_level(names):
         texts = (name.translate(_BYTES) for name in names)
         return tuple(one if max(one) < "Ā" else "" for one in texts)
     if not any(map(_BYTE_PIECE.fullmatch, names)):
@@ -330,6 +330,11 @@ def byte_texts(names: Sequence[str]) -> tuple[str, ...] | None:
         text = name.replace("\u2581", " ").encode().decode("latin-1")
         found.append(chr(int(byte[1], 16)) if byte else text)
     return tuple(found)
+
+
+def is_byte_level(names: Iterable[str]) -> bool:
+    """Whether tokens are of byte-level BPE; alone, `Ġ` is a letter of Maltese."""
+    return any(name.startswith("Ġ") and len(name) > 1 for name in names)
 
 
 def byte_tokens(ids: Mapping[str, int]) -> dict[int, int]:
