@@ -131,7 +131,10 @@ def objects(tmp_path_factory):
 
 @pytest.mark.parametrize("call", PARSED, ids=[ast.unparse(c.func) for c in PARSED])
 def test_wrong_arguments_are_errors_of_the_package(call, objects):
-    function = eval(ast.unparse(call.func), objects)
+    name = ast.unparse(call.func)
+    if name in ("wfstdec.TransducerDecoder", "wfstdec.AttentionDecoder"):
+        pytest.importorskip("torch")
+    function = eval(name, objects)
     right = {one.arg: ast.unparse(one.value) for one in call.keywords}
     raw: list[str] = []
     if "no_model" not in right.values():

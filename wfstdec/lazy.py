@@ -88,9 +88,9 @@ def checked_types(call: _Call) -> _Call:
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
             return call(*args, **kwargs)
-        except WfstdecError:
+        except (WfstdecError, RuntimeError, OSError):  # no fault of a type
             raise
-        except Exception as error:
+        except Exception as error:  # also of kernels that are not compiled for it
             if misfit := _misfit(call, args, kwargs):
                 raise OptionError(misfit) from error
             raise

@@ -45,7 +45,8 @@ def files(small, tmp_path):
 def command(folder, name, *more, logprobs="logprobs"):
     given = [name, "--tokens", str(folder / "tokens.txt"), "--separator", "<wb>"]
     given += ["--lexicon", str(folder / "lexicon.txt")]
-    given += ["--logprobs", str(folder / logprobs)]
+    specifier, _, file = logprobs.rpartition(":")
+    given += ["--logprobs", f"{specifier}:" * bool(specifier) + str(folder / file)]
     if name == "align":
         given += ["--ref", str(folder / "text.txt")]
     else:
@@ -187,7 +188,10 @@ def finished_runs(files):
             ["rescore", "--lattices", str(lat), "--output", str(out)],
             out,
         ),
-        "scp": (command(files, "decode", "--output", out, logprobs="x.scp"), out),
+        **{
+            kind: (command(files, "decode", "--output", out, logprobs=kind), out)
+            for kind in ("x.scp", "scp:x.scp", "ark:x.ark")
+        },
     }
 
 
@@ -198,7 +202,9 @@ def write_scp(files, *, by=0.0):
 
 
 @pytest.mark.parametrize(
-    "kind", ["decode", "lattices", "align", "folder", "rescore", "scp"]
+    "kind",
+    ["decode", "lattices", "align", "folder", "rescore"]
+    + ["x.scp", "scp:x.scp", "ark:x.ark"],
 )
 def test_a_finished_run_is_resumed_at_once_unless_anything_changed(kind, files, capsys):
     write_scp(files)
@@ -223,8 +229,11 @@ def test_a_finished_run_is_resumed_at_once_unless_anything_changed(kind, files, 
     content = read_bytes(out)
     os.unlink(out)
     assert done not in again() and read_bytes(out) == content
+    if kind == "folder":
+        with open(out, "wb"):
+            assert done not in again() and read_bytes(out) == content
     # Data that changed, in files and in those that they list.
-    if kind == "scp":
+    if kind.startswith(("x.", "scp:", "ark:")):
         write_scp(files, by=0.5)
     elif kind == "rescore":
         made = ["--lattices", files / "x.lat", "--mbr", "--beam", "7", "--quiet"]

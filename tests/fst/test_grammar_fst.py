@@ -11,6 +11,7 @@ from arpa_texts import arpa_of
 from fst_tools import grammar_of, outputs_of, rows_of, sentence_cost, without
 
 from wfstdec.errors import ArpaError
+from wfstdec.fst.grammar import read_grammar
 
 SMALL = arpa_of(
     "-99 <s> -0.5; -1 </s>; -0.25 a -0.125; -2 b",
@@ -136,3 +137,11 @@ def test_a_model_whose_sentences_never_end():
     text = SMALL.replace("-1\t</s>", "-inf\t</s>").replace("-0.0625\ta", "-inf\ta")
     with pytest.raises(ArpaError, match="</s> has probability 0 everywhere"):
         grammar_of(text)
+
+
+@pytest.mark.parametrize("line", ["0 1 cd 0.5", "0 1 3 0.5"])
+def test_words_of_a_text_grammar_are_those_of_the_table(tmp_path, line):
+    (tmp_path / "g.txt").write_text(f"{line}\n1\n")
+    (tmp_path / "words.txt").write_text("<eps> 0\nab 1\nba 2\ncd 3\n")
+    found = read_grammar(tmp_path / "g.txt", tmp_path / "words.txt")
+    assert [found.words[i] for i in found.fst.ilabel] == ["cd"]

@@ -9,7 +9,7 @@ from timed_readers import read_srt, read_textgrid, read_vtt
 
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.io import FORMATS, SubtitleOptions, open_results, result_writer
-from wfstdec.io.results import ENDINGS, format_named
+from wfstdec.io.results import ENDINGS, format_named, read_text
 from wfstdec.io.subtitles import cues, srt_text, textgrid_text, vtt_text
 from wfstdec.search.hypothesis import Token, Word
 
@@ -72,13 +72,16 @@ CHINESE = said(("我们", 0, 9), ("用", 10, 19), ("TV", 20, 39), ("机", 40, 60
         (" ", "我们 用 TV 机"),
     ],
 )
-def test_words_are_joined_as_their_script_or_the_user_wants(join, text):
+def test_words_are_joined_as_their_script_or_the_user_wants(join, text, tmp_path):
     options = SubtitleOptions(join=join)
     hypothesis = made_hypotheses.hypothesis(CHINESE)
     assert hypothesis.spaced_text == "我们 用 TV 机"
     assert result_writer("text", subtitles=options)("u", [hypothesis]) == f"u {text}\n"
     assert text in result_writer("srt", subtitles=options)("u", [hypothesis])
     assert join or hypothesis.text == "我们用 TV 机"
+    path = tmp_path / "hyp.jsonl"
+    path.write_text(result_writer("jsonl")("u", [hypothesis]), "utf-8")
+    assert read_text(path) == {"u": ("我们", "用", "TV", "机")}
 
 
 def test_a_wide_character_is_two():

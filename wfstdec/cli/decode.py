@@ -591,12 +591,15 @@ def reading_of(args: Args, nbest: int) -> LatticeReading | None:
     return LatticeReading(nbest, args.confidence, args.mbr, args.posterior_scale)
 
 
+_TEXTS = "blank", "join", "separator", "silence"  # flags that may be `-`
+
+
 def restart_of(args: Args, output: str | None = None) -> Restart:
     """Treatment of the work of an earlier run, and the settings of this one."""
     settings: dict[str, Any] = {"version of wfstdec": wfstdec.__version__}
     for name, value in vars(args).items():
         if name not in _NO_SETTINGS:
-            is_read = isinstance(value, str) and name != output
+            is_read = isinstance(value, str) and name not in (output, *_TEXTS)
             if args.resume and is_read and is_stream(value):
                 raise OptionError(
                     f"--resume with {flag_of(name)} from a pipe, expected files: only "

@@ -108,7 +108,7 @@ def piped_of(args: argparse.Namespace) -> list[str]:
     """The flags that read standard input."""
     from wfstdec.text.files import STDIN  # with NumPy, which `--version` does without
 
-    outputs = ("output", "draw", "json", "plot")
+    outputs = "output draw json plot blank join separator silence".split()
     values = {n: str(x) for n, x in vars(args).items() if n not in outputs}
     return [n for n, x in values.items() if x == STDIN or x.endswith(f":{STDIN}")]
 

@@ -161,15 +161,16 @@ def read_grammar(source: Any, words: PathLike | None = None) -> WordAcceptor:
     """Read a grammar; its symbol table names the words, or a table of `word id`."""
     if isinstance(source, WordAcceptor):
         return source
+    table = None if words is None else dict(enumerate(read_words(words)))
     if isinstance(source, (str, os.PathLike)):
-        content, place = read_fst(source), os.fspath(source)
+        content, place = read_fst(source, table, table), os.fspath(source)
     elif hasattr(source, "write_to_string"):
         content, place = parse_fst(source.write_to_string(), "grammar"), "grammar"
     else:
         raise GrammarError(
             f"grammar is a {type(source).__name__}, expected a path or a pynini Fst"
         )
-    isymbols = content.isymbols if words is None else dict(enumerate(read_words(words)))
+    isymbols = table or content.isymbols
     if isymbols is None:
         raise GrammarError(
             f"{place}: no symbol table, expected one that names the words: --words, or "

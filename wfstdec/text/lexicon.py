@@ -327,8 +327,9 @@ def _fewest_pieces_speller(
         num = [math.inf] * len(text) + [0]
         first: list[tuple[Pronunciation, int]] = [((), 0)] * len(text)
         for start in reversed(range(len(text))):
-            if bytes_of and text[start] not in pieces:
-                data = text[start].encode("utf-8", "replace")
+            one = text[start]
+            if bytes_of and one not in pieces and one != WORD_START:
+                data = one.encode("utf-8", "replace")
                 if all(map(bytes_of.__contains__, data)):
                     num[start] = num[start + 1] + len(data)
                     first[start] = tuple(map(bytes_of.__getitem__, data)), start + 1
@@ -456,6 +457,11 @@ def load_lexicon(
         match entry:
             case (str(word), str(one)):
                 spelt: list = [one.split()]
+            case (str(word), [str(one), str(), *_]) if " " not in "".join(entry[1]):
+                raise LexiconError(
+                    f"lexicon has {short(entry)}: one pronunciation or several? "
+                    f"expected {one + ' ...'!r}, or a list of lists"
+                )
             case (str(word), [*several]):
                 spelt = [p.split() if isinstance(p, str) else p for p in several]
             case _:
