@@ -625,9 +625,10 @@ def _digest_of_inputs(args: Args, output: str | None, settings: Any) -> str | No
     paths = [one for some in lists for one in some if isinstance(one, str)]
     files = {Path(one) for one in paths if os.path.isfile(one)}
     made = [Path(f"{args.output}{end}") for end in ("", ".journal", ".partial")]
-    for folder in filter(os.path.isdir, paths):
-        found = Path(folder).rglob("*")  # results may be there, too
-        files.update(one for one in found if not {one, one.parent} & {*made})
+    found = [one for x in filter(os.path.isdir, paths) for one in Path(x).rglob("*")]
+    if os.path.isfile(model):
+        found += Path(model).parent.iterdir()  # tokens and the like
+    files.update(one for one in found if not {one, one.parent} & {*made})
     if getattr(args, "logprobs", None):
         path, kind = path_and_kind(args.logprobs)
         files.add(path)
