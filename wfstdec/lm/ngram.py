@@ -183,7 +183,7 @@ def _digest(
 
 
 def _is_sound(arrays: dict[str, np.ndarray], num_labels: int) -> bool:
-    """Whether kernels stay inside of the arrays, whoever wrote them."""
+    """Whether kernels stay inside the arrays, also of a forged file."""
     splits, to = arrays["state_arc_splits"], arrays["arc_next"]
     backoff, num_arcs = arrays["backoff_state"], len(to)
     num_states = len(backoff)
