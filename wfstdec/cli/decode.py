@@ -63,6 +63,7 @@ from wfstdec.cli.flags import (
     search_options,
     values_of,
 )
+from wfstdec.cli.main import TEXTS
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import read_boosts, read_phrase_weights
 from wfstdec.io.journal import (
@@ -591,15 +592,12 @@ def reading_of(args: Args, nbest: int) -> LatticeReading | None:
     return LatticeReading(nbest, args.confidence, args.mbr, args.posterior_scale)
 
 
-_TEXTS = "blank", "join", "separator", "silence"  # flags that may be `-`
-
-
 def restart_of(args: Args, output: str | None = None) -> Restart:
     """Treatment of the work of an earlier run, and the settings of this one."""
     settings: dict[str, Any] = {"version of wfstdec": wfstdec.__version__}
     for name, value in vars(args).items():
         if name not in _NO_SETTINGS:
-            is_read = isinstance(value, str) and name not in (output, *_TEXTS)
+            is_read = isinstance(value, str) and name not in (output, *TEXTS)
             if args.resume and is_read and is_stream(value):
                 raise OptionError(
                     f"--resume with {flag_of(name)} from a pipe, expected files: only "

@@ -48,6 +48,8 @@ COMMANDS = {
     "completion": ("graphs", "a script for the shell that completes all of these"),
 }
 """The module of each command, imported when it is run, and its purpose."""
+TEXTS = "blank", "join", "separator", "silence"
+"""Flags whose value may be `-`, and is no file."""
 OK, FAILED, INTERRUPTED = 0, 1, 130
 _DEFAULT_AT_MOST = 40
 STOPPED = 128  # and the number of the signal
@@ -108,8 +110,8 @@ def piped_of(args: argparse.Namespace) -> list[str]:
     """The flags that read standard input."""
     from wfstdec.text.files import STDIN  # with NumPy, which `--version` does without
 
-    outputs = "output draw json plot blank join separator silence".split()
-    values = {n: str(x) for n, x in vars(args).items() if n not in outputs}
+    others = "output", "draw", "json", "plot", *TEXTS
+    values = {n: str(x) for n, x in vars(args).items() if n not in others}
     return [n for n, x in values.items() if x == STDIN or x.endswith(f":{STDIN}")]
 
 
