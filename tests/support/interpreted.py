@@ -9,6 +9,7 @@ attributes.
 
 # ruff: noqa: E402 (what is imported late is changed or chosen before)
 import ctypes
+import dataclasses
 import functools
 import io
 import logging
@@ -105,6 +106,7 @@ import naive_words
 from added_cases import random_added_boosts, random_calls_product, random_calls_search
 from ctc_decoder_cases import random_case as random_ctc_case
 from ctc_decoder_cases import random_options as random_ctc_options
+from lattice_searches import bits as lattice_bits
 from own_models import WholeText
 from random_graphs import (
     random_boosts,
@@ -140,9 +142,10 @@ from wfstdec.search.threads import CallBudget
 from wfstdec.trie.cpu.backend import CpuBackend as TrieCpuBackend
 from wfstdec.trie.lexicon_trie import build_trie, find_child
 from wfstdec.trie.lookahead import build_lookahead, potential
+from wfstdec.wfst.cpu import recording
 from wfstdec.wfst.cpu.backend import CpuBackend
 
-ctc_search.FIRST_CANDIDATES = 1
+ctc_search.FIRST_CANDIDATES = recording.FEW_NODES = 1
 
 
 def check_queries(rng):
@@ -256,6 +259,28 @@ def check_rows(rng):
     assert [bits(search.finish()) for search in under_way] == expected
 
 
+def check_lattices(rng):
+    """Lattices whole and of sessions without the JIT, pruned after each look."""
+    graph, options = random_calls_product(rng), random_options(rng)
+    options = dataclasses.replace(options, lattice_beam=options.beam / 2)
+    batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 8)]
+    boosts = random_boosts(rng, graph)
+    decoders = [WfstDecoder(graph, options, b) for b in ("reference", "cpu")]
+    decoders[1]._backend = CpuBackend(graph, first_capacity=1)
+    expected, found = (
+        list(map(lattice_bits, d.decode_lattice(batch, boosts=boosts)))
+        for d in decoders
+    )
+    assert found == expected
+    sessions = decoders[1].sessions(lattices=True)
+    for i, x in enumerate(batch):
+        sessions.open(boosts, session=i)
+        sessions.advance({i: x[:1]})
+        sessions.partial(i)
+        sessions.advance({i: x[1:]})
+        assert lattice_bits(sessions.close_lattice(i)) == expected[i]
+
+
 def check_trie_words(i):
     """Check the trie's kernels with added and open words."""
     made = naive_words.random_case(np.random.default_rng(i))
@@ -316,6 +341,7 @@ def main(first, num_cases):
         check_ctc_decoder(i)
         check_own_models(i)
         check_rows(np.random.default_rng(i))
+        check_lattices(np.random.default_rng(i))
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
@@ -338,4 +364,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore", LogprobWarning)
     warnings.filterwarnings("ignore", "overflow")  # hashes wrap, large costs are inf
     warnings.filterwarnings("ignore", "invalid value .* multiply")  # 0 * inf, put right
+    warnings.filterwarnings("ignore", "invalid value .* subtract")  # inf - inf, likewise
     main(int(sys.argv[1]), int(sys.argv[2]))

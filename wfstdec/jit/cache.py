@@ -176,6 +176,8 @@ _LEVEL_FEATURES = (
 ENTRY, PART = ".kernel", ".part"
 """How files end: machine code, and code that only compiling kernels takes."""
 _VERSIONS = f"{numba.__version__} {llvmlite.__version__}"
+if config.BOUNDSCHECK:  # code of its own
+    _VERSIONS += " bounds checked"
 _DIGEST_SIZE = 16
 _PATIENCE_S, _LOOK_S = 60.0, 0.02
 """Seconds that a process waits for another that compiles, and between two looks."""

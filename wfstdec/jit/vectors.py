@@ -5,14 +5,15 @@
     store(costs, i, select(near, x, splat(float32(np.inf))))
 
 LLVM makes of them what the processor has: one instruction with AVX-512, two with AVX2,
-four with NEON. Arrays must have room for sixteen behind their end: nothing checks it.
+four with NEON. Arrays must have room for sixteen after their end, which only numba's
+`NUMBA_BOUNDSCHECK=1` checks.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils, config, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 from numpy import uint64
@@ -96,9 +97,26 @@ def _element(vector: Any) -> Any:
 
 def _address(context: Any, builder: Any, kind: Any, args: Any) -> Any:
     """Point to a vector in an array; the first two of `args` are array and index."""
-    data = context.make_array(kind)(context, builder, args[0]).data
     vector = ir.VectorType(_element(_vector_of(kind.dtype)), LANES)
-    return builder.bitcast(builder.gep(data, [args[1]]), vector.as_pointer())
+    at = _element_address(context, builder, kind, args[0], args[1], LANES)
+    return builder.bitcast(at, vector.as_pointer())
+
+
+def _element_address(
+    context: Any, builder: Any, kind: Any, array: Any, index: Any, count: int
+) -> Any:
+    """Point to the first of some elements, which numba's bounds checks include."""
+    of = context.make_array(kind)(context, builder, array)
+    if config.BOUNDSCHECK:
+        end = builder.add(index, _I64(count))
+        is_outside = builder.or_(
+            builder.icmp_unsigned(">", end, of.nitems),
+            builder.icmp_unsigned(">", index, end),
+        )
+        with builder.if_then(is_outside, likely=False):
+            raising = context.call_conv.return_user_exc
+            raising(builder, IndexError, ("vector is out of bounds",))
+    return builder.gep(of.data, [index])
 
 
 def _splat(builder: Any, value: Any) -> Any:
@@ -269,8 +287,7 @@ def store_some(
     # Any numbers are written behind them, up to `array[index + 16]`.
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        element, at = args[2].type.element, args[1]
+        kind_of, element, at = signature.args[0], args[2].type.element, args[1]
         mask = builder.bitcast(args[3], ir.VectorType(ir.IntType(1), LANES))
         # LLVM 20 stores the second half of sixteen uint64 as if it were aligned.
         width = 8 if element == _I64 else LANES
@@ -292,8 +309,8 @@ def store_some(
             own = builder.shuffle_vector(mask, mask, part)
             undefined = ir.Constant(kind, ir.Undefined)
             value = builder.call(function, [values, own, undefined])
-            to = builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
-            builder.store(value, to).align = 4
+            to = _element_address(context, builder, kind_of, args[0], at, width)
+            builder.store(value, builder.bitcast(to, kind.as_pointer())).align = 4
             count = builder.ctpop(builder.bitcast(own, ir.IntType(width)))
             at = builder.add(at, builder.zext(count, _I64))
         return context.get_dummy_value()
@@ -317,12 +334,13 @@ def gather(typing_context: Any, array: Any, index: Any) -> Any:
     """Read `array[index]`, float32, for sixteen indices."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        kind = signature.args[0]
         indices = builder.zext(args[1], ir.VectorType(_I64, LANES))
         vector = ir.Constant(ir.VectorType(_F32, LANES), ir.Undefined)
         for lane in _EACH:
             at = builder.extract_element(indices, _I32(lane))
-            value = builder.load(builder.gep(data, [at]))
+            at = _element_address(context, builder, kind, args[0], at, 1)
+            value = builder.load(at)
             vector = builder.insert_element(vector, value, _I32(lane))
         return vector
 

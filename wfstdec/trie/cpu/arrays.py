@@ -228,7 +228,7 @@ def new_scratch(
         counts=np.zeros(8, np.int64),
         sources=np.empty(entries, ENTRY),
         unscaled=np.zeros(num_tokens, np.float32),
-        costs=np.full(num_tokens + LANES, np.inf, np.float32)[:num_tokens],
+        costs=np.full(num_tokens + LANES, np.inf, np.float32),
         found_tokens=np.zeros(num_tokens + 1, np.int32),
         found_costs=np.zeros(num_tokens + 1, np.float32),
         range_ends=np.zeros(NUM_RANGES, np.int32),

@@ -333,7 +333,7 @@ def _find_inside(space, scratch, entry, limit, num_next):
 def find_tokens(blank, bound, scratch):
     """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many."""
     costs, unscaled, blank = scratch.costs, scratch.unscaled, uint64(blank)
-    bound, count, num_tokens = min(bound, NO_CUTOFF), _NO_BIT, uint64(len(costs))
+    bound, count, num_tokens = min(bound, NO_CUTOFF), _NO_BIT, uint64(len(unscaled))
     if num_tokens <= uint64(FEW_TOKENS):
         # No branch depends on the costs, so that none is mispredicted.
         for v in range(num_tokens):

@@ -112,7 +112,8 @@ class RecordingSearch(CpuSearch):
             self.memory.scratches.give(scratch)
         self._noted = self._frames.item()
         num_nodes = lattice.progress["nodes"]
-        if num_nodes[0] > self._many_nodes:
+        # At the end nothing is dropped: `here` no longer has the numbers of the states.
+        if first_frame < 0 and num_nodes[0] > self._many_nodes:
             self._shrink()
             self._many_nodes = max(FEW_NODES, 2 * int(num_nodes[0]))
         return found
