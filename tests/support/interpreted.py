@@ -364,5 +364,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore", LogprobWarning)
     warnings.filterwarnings("ignore", "overflow")  # hashes wrap, large costs are inf
     warnings.filterwarnings("ignore", "invalid value .* multiply")  # 0 * inf, put right
-    warnings.filterwarnings("ignore", "invalid value .* subtract")  # inf - inf, likewise
+    warnings.filterwarnings("ignore", "invalid value .* subtract")  # inf - inf
     main(int(sys.argv[1]), int(sys.argv[2]))
