@@ -137,8 +137,15 @@ def test_bonuses_that_are_hardly_meant_are_questioned(bonus, is_large):
         assert ("above 20 nats" in told and "66 of" in told) == is_large
 
 
+def test_words_are_spelt_in_the_unicode_form_of_the_tokens():
+    for word in ("e\u0301", "\u00e9"):
+        for tokens in (["<blank>", "\u00e9"], ["<blank>", "e\u0301"]):
+            lexicon = spelling_lexicon([word], token_table(tokens))
+            assert (lexicon.words, lexicon.pronunciations) == ((word,), ((1,),))
+
+
 def test_words_that_cannot_be_spelt_show_their_unicode_form():
     with pytest.raises(
         LexiconError, match=r"'e\u0301' \(decomposed Unicode, not NFC\)"
     ):
-        spelling_lexicon(["e\u0301"], token_table(["<blank>", "\u00e9"]))
+        spelling_lexicon(["e\u0301"], token_table(["<blank>", "e"]))

@@ -27,7 +27,7 @@ from wfstdec.jit.cache import AHEAD, ENTRY
 from wfstdec.readable import training
 from wfstdec.readable.options import BuildOptions
 from wfstdec.text.display import few
-from wfstdec.text.files import read_lines
+from wfstdec.text.files import composed, read_lines
 from wfstdec.text.lexicon import (
     Lexicon,
     separator_of,
@@ -110,7 +110,8 @@ def _take_lang(args: Args) -> None:
 
 def _spelling_of_words(args: Args, tokens: TokenTable) -> Lexicon:
     """The words of the list, in its first column, spelt with the tokens."""
-    words = [line.split()[0] for line in read_lines(args.spell) if line.split()]
+    lines = map(str.split, read_lines(args.spell))
+    words = composed(line[0] for line in lines if line)
     how = values_of(args, "sentencepiece_model")
     how["separator"] = separator_of(args.separator, tokens, silence=args.silence)
     lexicon, bad = spellable_words(words, tokens, **how)

@@ -8,11 +8,9 @@ import math
 import os
 import shlex
 import textwrap
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -218,11 +216,7 @@ class _Examination:
             self._read_model()
             self._read_references()
             self._check_frame_shift()
-            self._check_writing("case", str.casefold, case_of)
-            texts = itertools.chain.from_iterable(self.words.values())
-            if not all(map(_is_composed, texts)):
-                compose = partial(unicodedata.normalize, "NFC")
-                self._check_writing("Unicode form", compose, form_of)
+            self._check_case()
             self._check_coverage()
             self._count_token_errors()
         return Report(tuple(self.findings), tuple(self._commands()))
@@ -459,15 +453,13 @@ class _Examination:
         if shift_s != 0.02:
             self.flags["--frame-shift"] = f"{shift_s:g}"
 
-    def _check_writing(
-        self, name: str, fold: Callable[[str], str], of: Callable[[Any], str]
-    ) -> None:
-        """Say what case or form words are in, and whether that is why they differ."""
+    def _check_case(self) -> None:
+        """Report the case of words, and whether they differ because of it."""
         words = {name: set(some) - MARKS for name, some in self.words.items()}
         words = {name: some for name, some in words.items() if some}
         if len(words) < 2:
             return
-        folded = {name: set(map(fold, some)) for name, some in words.items()}
+        folded = {name: set(map(str.casefold, some)) for name, some in words.items()}
         worst: Status = "ok"
         differ = []
         for one, other in PAIRS:
@@ -478,11 +470,11 @@ class _Examination:
                     is_wrong = worst == "wrong" or exact < without / 2
                     worst = "wrong" if is_wrong else "look"
                     shares = f"{percent(exact)} of {one} in {other}"
-                    differ.append(f"{shares}, {percent(without)} without {name}")
-        text = ", ".join(f"{whose} {of(some)}" for whose, some in words.items())
+                    differ.append(f"{shares}, {percent(without)} without case")
+        text = ", ".join(f"{whose} {case_of(some)}" for whose, some in words.items())
         if differ:
-            text += f"; {'; '.join(differ)}: write them in one {name}"
-        self._add(name, worst, text)
+            text += f"; {'; '.join(differ)}: write them in one case"
+        self._add("case", worst, text)
 
     def _check_coverage(self) -> None:
         """Say what share of some words others have, with the words that they lack."""
@@ -604,21 +596,6 @@ def case_of(words: Iterable[str]) -> str:
     if sum(map(str.isupper, cased)) >= CASED * len(cased):
         return "UPPER CASE"
     return "mixed case"
-
-
-_is_composed = partial(unicodedata.is_normalized, "NFC")
-
-
-def form_of(words: Iterable[str]) -> str:
-    """Whether accents are part of their letters (NFC), or characters of their own."""
-    forms = {_is_composed(word) for word in words if not word.isascii()}
-    return (
-        ("NFD", "NFC")[forms.pop()]
-        if len(forms) == 1
-        else "mixed"
-        if forms
-        else "ASCII"
-    )
 
 
 def _spelt(path: str) -> Iterator[list[str]]:

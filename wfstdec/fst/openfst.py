@@ -27,7 +27,14 @@ from wfstdec.graph.checks import check_fst
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit, read_only
 from wfstdec.jit.records import record
-from wfstdec.text.files import PathLike, atomic_write, read_bytes, read_lines, reading
+from wfstdec.text.files import (
+    PathLike,
+    atomic_write,
+    composed,
+    read_bytes,
+    read_lines,
+    reading,
+)
 from wfstdec.text.tokens import (
     EPSILON,
     EPSILON_WORD,
@@ -553,7 +560,7 @@ def _words_of(table: Symbols | None, place: str) -> tuple[str, ...]:
             f"{place}: ids {min(table)} to {max(table)} for {len(table)} words, the "
             f"first {table[min(table)]!r}, expected {EPSILON_WORD!r} as 0 and no gaps"
         )
-    return tuple(table[i] for i in range(len(table)))
+    return composed(table[i] for i in range(len(table)))
 
 
 def _tokens_of(

@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 from wfstdec.align.alignment import Alignment, Misfit
 from wfstdec.errors import FormatError, OptionError
@@ -267,6 +268,7 @@ def read_text(path: PathLike) -> dict[str, tuple[str, ...]]:
 
     The form is that of the ending, else of all lines: text (`utterance words...`), JSON
     lines and CTM as they are written here, or SCTK's trn (`words... (utterance)`).
+    Words are in Unicode's form NFC.
 
     Raises:
         FormatError: Another form, or an utterance twice.
@@ -288,6 +290,7 @@ def read_text(path: PathLike) -> dict[str, tuple[str, ...]]:
                 f"{path}:{number}: utterance {utterance!r} a second time, read as "
                 f"{form}; expected once"
             )
+        words = [normalize("NFC", word) for word in words]
         transcripts.setdefault(utterance, []).extend(words)
     return {utterance: tuple(words) for utterance, words in transcripts.items()}
 

@@ -21,7 +21,7 @@ from wfstdec.text import arpa_model
 from wfstdec.text.arpa_model import MAX_ORDER as MAX_ORDER
 from wfstdec.text.arpa_model import ArpaModel as ArpaModel
 from wfstdec.text.arpa_model import NgramTable as NgramTable
-from wfstdec.text.files import PathLike, read_bytes, reading, unpack
+from wfstdec.text.files import PathLike, composed, read_bytes, reading, unpack
 from wfstdec.text.kenlm import read_kenlm_header, read_kenlm_trie
 
 DATA, END = "\\data\\", "\\end\\"
@@ -147,7 +147,7 @@ class _Reader:
                 self.line = self.data.count(b"\n", 0, self.pos) + 1
                 found = self.data[self.pos : end]
                 raise self.error(f"word {found!r}, expected UTF-8") from None
-        return tuple(words)
+        return composed(words)
 
     def fault(self, status: int, order: int, field: int, count: int) -> str:
         """Fault that `scan_section` found in the current line."""

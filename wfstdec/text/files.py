@@ -15,9 +15,10 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -102,6 +103,14 @@ def read_lines(path: PathLike) -> list[str]:
     if lines[-1] == "":
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
+
+
+def composed(words: Iterable[str]) -> tuple[str, ...]:
+    """Words in Unicode's form NFC; one whose NFC is another word stays."""
+    words = tuple(words)
+    known = set(words)
+    pairs = ((w, w if w.isascii() else normalize("NFC", w)) for w in words)
+    return tuple(w if new in known else new for w, new in pairs)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from wfstdec.errors import ArpaError, FormatError
 from wfstdec.jit import jit
 from wfstdec.text.arpa_model import LARGEST, MAX_ORDER, ArpaModel, NgramTable
-from wfstdec.text.files import PathLike, reading
+from wfstdec.text.files import PathLike, composed, reading
 
 _MAGIC = b"mmap lm http://kheafield.com/code"
 _VERSION_5 = _MAGIC + b" format version 5\n\0\0"
@@ -128,7 +128,7 @@ def _words_of(data: bytes, header: KenlmHeader, path: PathLike) -> tuple[str, ..
     if words.pop() or len(words) != header.counts[0] or words[0] != "<unk>":
         found = f"{len(words)} whole words at its end, not {header.counts[0]}"
         raise _damaged(path, found)
-    return tuple(words)
+    return composed(words)
 
 
 def _damaged(path: PathLike, found: str) -> FormatError:

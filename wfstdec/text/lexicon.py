@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from unicodedata import is_normalized
+from unicodedata import is_normalized, normalize
 
 import numpy as np
 
@@ -105,11 +105,12 @@ def read_lexicon(
 ) -> Lexicon:
     """Read a lexicon, `word tokens...` or `word probability tokens...` a line.
 
-    Fields stand between tabs or spaces. Lines that begin with `;;;` or `# ` and what
+    Fields are separated by tabs or spaces. Lines that begin with `;;;` or `# ` and what
     follows a lone `#` (unless that is a token) are comments. An entry that comes twice
     is read once, with the higher probability, and their number is logged. Kaldi's
     disambiguation symbols (`#1`) at the end of entries are left out. `word(2)`, as in
-    cmudict, is another pronunciation of `word`, if an entry of that comes before.
+    cmudict, is another pronunciation of `word`, if an entry of that comes before. Words
+    are in Unicode's form NFC, as those of all files.
 
     Args:
         path: The file, plain or gzip.
@@ -131,6 +132,7 @@ def read_lexicon(
     repeated = []
     seen = set()
     for number, (word, *fields) in _entries(read_lines(path), "#" not in tokens.ids):
+        word = normalize("NFC", word)
         if (alternate := _ALTERNATE.fullmatch(word)) and alternate[1] in seen:
             word = alternate[1]
         seen.add(word)
@@ -218,11 +220,19 @@ def spellable_words(
     else:
         spell = _fewest_pieces_speller(pieces, bytes_of)
     unique = [word for word in dict.fromkeys(words) if word not in MARKS]
-    spelt = {word: spell(word) for word in unique}
+    # Tokens may be in another Unicode form than words.
+    spelt = {
+        word: next(filter(None, map(spell, [word, *_other_forms(word)])), None)
+        for word in unique
+    }
     known = {word: tokens for word, tokens in spelt.items() if tokens}
     costs = np.zeros(len(known), np.float32)
     found = Lexicon(tuple(known), tuple(known.values()), costs)
     return found, [word for word in unique if word not in known]
+
+
+def _other_forms(word: str) -> list[str]:
+    return [] if word.isascii() else [normalize(form, word) for form in ("NFC", "NFD")]
 
 
 def spelling_pieces(

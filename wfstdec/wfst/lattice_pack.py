@@ -127,7 +127,7 @@ def spread(frontier, end_excess, num_nodes, arcs, limit):
     """
     extra = np.full(num_nodes, np.inf, np.float32)
     for i in range(len(frontier)):
-        if end_excess[i] <= limit:
+        if end_excess[i] <= limit and end_excess[i] < np.inf:  # both may be inf
             extra[frontier[i].node] = end_excess[i]
     pass_back(arcs, extra, limit)
     return extra

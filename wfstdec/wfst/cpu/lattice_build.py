@@ -72,7 +72,7 @@ def read_notes(search, lattice, chunk, first_frame):
         return num_nodes, num_arcs, states, arcs
     for e in range(len(ends)):
         ends[e].node = uint32(0)
-        if excess[e] <= limit:
+        if excess[e] <= limit and excess[e] < _INF:  # both may be inf
             ends[e].node = lattice.here[place_of(ends[e].arc)]
     if before > 0:  # otherwise `_find_surviving` has seen all of it
         _drop(lattice, ends, excess, limit)
