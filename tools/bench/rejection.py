@@ -1,4 +1,4 @@
-"""Do confidences reject what is not in a small vocabulary? `docs/words.md` has a run.
+"""Do confidences reject what is not in a small vocabulary? A run: `docs/evidence/`.
 
     python -m tools.bench.rejection                   # log-probs of the demo
     python -m tools.bench.rejection --audio FOLDER    # noise and reversed speech too
