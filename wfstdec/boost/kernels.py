@@ -14,9 +14,9 @@ pays at most one instalment, and defers the rest in quarters of one.
     due > size                        quarters are deferred, to leave at
                                       most one instalment to pay
 
-    Each arc with a word and each arc on which a token begins is a step; the end pays
-    the deferred credit. At most `MAX_DEFERRED` quarters are deferred; the excess is
-    paid at once. A boost state combines their number and the phrases' state.
+Each arc with a word and each arc on which a token begins is a step; the end pays the
+deferred credit. At most `MAX_DEFERRED` quarters are deferred; the excess is paid at
+once. A boost state combines their number and the phrases' state.
 """
 
 import math

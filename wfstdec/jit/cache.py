@@ -8,8 +8,7 @@
     memory                      where none of these can; a warning, once
 
 A file holds one kernel for one combination of types, and its origin: the sources'
-    digest,
-versions, processor. Any other, or a damaged one, counts as missing.
+digest, versions, processor. Any other, or a damaged one, counts as missing.
 """
 
 import contextlib

@@ -233,7 +233,7 @@ class EntryLibrary(_Library):
     """The machine code of a kernel that Python calls. Nothing links it."""
 
     def _optimize_final_module(self) -> None:
-        """Optimise once; numba does so twice, to prune reference counts in between."""
+        """Run the optimiser once; numba does so twice to prune reference counts."""
         passes, builder = self._codegen._module_pass_manager()
         passes.run(self._final_module, builder)
 

@@ -230,11 +230,9 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
                 `None` for all.
             boosts: Words and phrases to boost. One list for all utterances, or one
                 entry for each: a list (default bonuses), word or phrase to bonus in
-                    nats
-                (above 0 favours), compiled phrases, `Boosts`, `compile_boosts` of
-                these, or
-                `None`. A sequence of strings is one list for all. A decoder without
-                words takes lists as `phrase_compiler` spells them.
+                nats (above 0 favours), compiled phrases, `Boosts`, `compile_boosts` of
+                these, or `None`. A sequence of strings is one list for all. A decoder
+                without words takes lists as `phrase_compiler` spells them.
             confidence: Whether words get confidences, 0 to 1: from a lattice the
                 probability that the word is correct, and `acoustic_confidence`, see
                 `Word`. Slower; the rest of the hypotheses is unchanged.

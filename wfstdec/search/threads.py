@@ -7,8 +7,7 @@
 
 An exception from a signal handler can leave a session inconsistent, and numba turns one
 that comes while a kernel's result is converted into a `SystemError`. So it is kept, all
-threads stop at their next `check`, and it is raised then. A kernel call takes about 0.1
-s.
+threads stop at their next `check`, and it is raised then. A kernel call takes 0.1 s.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` is ten times as slow

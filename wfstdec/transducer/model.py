@@ -34,8 +34,7 @@ class TransducerModel(Protocol):
             values, not positions. Empty for RNN-T.
 
     A model may have two more attributes: `frame_dim`, D of the frames that it joins,
-        and
-    `tokenizer`, a function that splits text into token names, so that phrases are
+    and `tokenizer`, a function that splits text into token names, so that phrases are
     tokenised as in training (see `wfstdec.attention.model_decoder`).
     """
 

@@ -316,13 +316,13 @@ def spelling_cost(open_words, unk_cost, length):
 
 @inlined
 def open_node(first, length, token, num_tokens):
-    """Return the node of an open word behind the trie, int64."""
+    """Return the node of an open word after those of the trie, int64."""
     return int64(first) + int64(length) * int64(num_tokens) + int64(token)
 
 
 @inlined
 def open_length(first, node, num_tokens):
-    """How many tokens an open word behind the trie has."""
+    """Return the number of tokens of an open word's node."""
     return (int64(node) - int64(first)) // int64(num_tokens)
 
 

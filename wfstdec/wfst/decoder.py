@@ -167,7 +167,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
         return cls(graph, options, frame_shift_s=shift, threads=threads)
 
     def _output_tokens(self) -> OutputTokens:
-        """Tokens that the decoder can output: those of arcs, without a lexicon."""
+        """Return the tokens in the output: without a lexicon, those of arcs."""
         outputs = super()._output_tokens()
         if outputs.words is not None or self.vocabulary.open_word is not None:
             return outputs

@@ -8,8 +8,7 @@
     emitted = expand_oov(search, scratch, source, num_next, emitted)
 
 OOV words and open words have their own nodes: without any, `search.has_oov` is false
-    and
-their code does not run.
+and their code does not run.
 """
 
 from typing import Any, NamedTuple

@@ -1,8 +1,7 @@
 """Records of arcs for a lattice during the search; `lattice_pack.py` has the rule.
 
     record_frame  before a frame is settled: candidates that lead to surviving entries
-    prune         regularly, and at the end: drops arcs that cannot be part of the
-        lattice
+    prune         regularly, and at the end: drops arcs that no lattice path has
     gather        after the last one: the remaining arcs, with their costs
 
 The search expands one phase of an entry where both may do the same. The candidates of

@@ -156,7 +156,7 @@ def expand(search, lowest):
 
 @part
 def _least_from_best(search, n):
-    """Lowest cost that arcs of the best entry reach: a first bound of the frame."""
+    """Return the lowest cost after the best entry's arcs: a first bound."""
     rows, state = search.rows, search.state
     lowest, frame = _INF, uint32(state.progress[0].frames + 1)
     for i in range(n):

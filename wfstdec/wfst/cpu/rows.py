@@ -12,9 +12,9 @@ one row of arcs for s, and for each (i, s) a record that refers to it:
                  records of the same token
     u < R        the first record of row u; few rows have more than one
 
-The structure is inferred from the arcs: blanks and repeats must
-have no cost and no word. In `compact` graphs only a hub leaves a row, at the cost after
-a blank; an epsilon arc leads to it from each token, others from hub to hub.
+The structure is inferred from the arcs: blanks and repeats must have no cost and no
+word. In `compact` graphs only a hub leaves a row, at the cost after a blank; an epsilon
+arc leads to it from each token, others from hub to hub.
 
 Any other graph is laid out as `plain`: each state is a row and a record after no token,
 and blanks and repeats are ordinary arcs of the row, so that no cost changes in place.
@@ -205,7 +205,7 @@ def rule_of_rows(rows: RowArrays, marks_repeats: bool) -> Rule:
 
 
 def words_by_row(rows: RowArrays) -> tuple[np.ndarray, np.ndarray]:
-    """Words of arcs, then of epsilon arcs, uint32 [A + E]; splits int64 [R + U + 1]."""
+    """Return words of arcs and epsilon arcs, uint32 [A + E]; int64 [R + U + 1]."""
     arcs = np.concatenate([rows.arc, rows.epsilon_arc])
     first = rows.records["first"][: int(rows.num_rows)].astype(np.int64)
     begin = len(rows.arc) + rows.records["epsilon"].astype(np.int64)

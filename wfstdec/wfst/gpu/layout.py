@@ -130,7 +130,7 @@ PROGRAM = Program(
 def state_arcs_of(
     splits: np.ndarray, num_epsilons: np.ndarray, rank: np.ndarray | int = 0
 ) -> np.ndarray:
-    """STATE_ARCS [S] of rows of arcs, their first ones epsilons."""
+    """Return STATE_ARCS [S] of rows of arcs, epsilon arcs first."""
     states = np.zeros(len(num_epsilons), STATE_ARCS)
     states["begin"], states["end"] = splits[:-1], splits[1:]
     states["emit"] = splits[:-1] + num_epsilons
@@ -139,7 +139,7 @@ def state_arcs_of(
 
 
 def task_of(scales: SearchParams, tokens: TokenTable) -> np.ndarray:
-    """TASK [1] with the options filled in."""
+    """Return TASK [1] with the options filled in."""
     task = np.zeros(1, STRUCTS["Task"])
     task["blank"], task["num_tokens"] = tokens.blank, len(tokens)
     names = "beam_delta", "lm_scale", "word_insertion", "instalment"
@@ -166,7 +166,7 @@ def trace_nodes(entries: int, num_frames: int | None) -> int:
 
 
 def link_count(nodes: int) -> int:
-    """Lattice arcs to allocate at first for a trace of `nodes` nodes."""
+    """Return the initial capacity in lattice arcs, for a trace of `nodes` nodes."""
     return LINKS_PER_NODE * nodes
 
 
