@@ -99,7 +99,7 @@ def test_a_model_without_unk():
 
 def test_where_nothing_tells_words_apart():
     arguments = {"open_vocabulary": OpenVocabulary(0, 0)}
-    with pytest.raises(OptionError, match="nothing tells where words end"):
+    with pytest.raises(OptionError, match="word ends are unknown"):
         TrieDecoder(
             tokens=token_table(LETTERS), lm=read_arpa(io.StringIO(ARPA)), **arguments
         )

@@ -512,8 +512,8 @@ def test_what_cannot_fit_is_refused_with_the_numbers():
     device = EmulatedDevice(memory_limit=20_000)
     backend = DeviceBackend(graph, device, first_capacity=512)
     message = (
-        r"a batch of 1 utterances takes 0\.0 MiB on the device, beside 0\.0 MiB that "
-        r"are in use, expected at most 0\.0 MiB together; lower max_active"
+        r"a batch of 1 utterances takes 0\.0 MiB on the device, with 0\.0 MiB in "
+        r"use, expected at most 0\.0 MiB together; lower max_active"
     )
     logprobs = np.zeros((1, 3), np.float32)
     with pytest.raises(BackendError, match=message):

@@ -1,1 +1,1 @@
-"""Alignment of a known text: when its words and tokens were said."""
+"""Forced alignment: times of the words and tokens of a known text."""

@@ -1,12 +1,12 @@
-"""Alignment of known texts: made once for tokens and a lexicon, used for many.
+"""Forced aligner: reusable for texts with the same tokens and lexicon.
 
     aligner = ForcedAligner(tokens="tokens.txt", lexicon="lexicon.txt",
                             separator="<wb>", g2p="spelling")
     alignment = aligner.align(log_probs, "the cat sat")
     for word in alignment.words: word.text, word.start_s, word.end_s, word.confidence
 
-The text becomes a graph of its own, `T o (L o G)` with the words in a row as G; the
-search is that of `WfstDecoder`.
+The text becomes its own graph, `T o (L o G)` with the word sequence as G; the search is
+that of `WfstDecoder`.
 """
 
 import contextlib
@@ -68,37 +68,36 @@ _log = logging.getLogger("wfstdec.align")
 
 
 class ForcedAligner:
-    """Finds when the words and tokens of a known text were said.
+    """Finds the times of the words and tokens of a known text.
 
     Args:
         tokens: The V output units of the acoustic model: a file, names in order,
             `{name: token}`, a tokenizer or a table; see `token_table`.
-        lexicon: A file or object; how words are said. `None` spells all words.
-        separator: The token between words: `s* (w s+)* [w]`. `"auto"` takes `|` where
-            the tokens are those of a Hugging Face model, and none elsewhere; None is
-            none.
-        separator_optional: The separator may be missing: `s* (w s*)*`.
-        silence: A token that may stand between words, not with a separator.
-        silence_prob: How probable it is in each place.
-        g2p: How words are said that the lexicon lacks: a function from a word to its
+        lexicon: A file or object with pronunciations. `None` spells all words.
+        separator: The token between words: `s* (w s+)* [w]`. `"auto"` is `|` for tokens
+            of a Hugging Face model, otherwise none; None is none.
+        separator_optional: Whether the separator may be missing: `s* (w s*)*`.
+        silence: A token allowed between words, not with a separator.
+        silence_prob: Its probability at each place.
+        g2p: Pronunciations of words that the lexicon lacks: a function from a word to
             pronunciations, each the names of tokens between spaces or in a sequence; a
-            lexicon or its file; `"spelling"`, with the tokens themselves; `None`: they
-            are errors, unless all words of the lexicon are spelt.
-        sentencepiece_model: Without a lexicon, what cuts words into pieces; `None`
-            takes as few pieces as there can be.
-        unknown: What a word is that cannot be spelled, a number or one of another
-            script: `"wildcard"`, any speech of a frame or more, reported as a misfit;
-            or `"error"`. `<star>` in a text is such a word, too.
-        normalizer: Words that are not in the lexicon as they are written are looked up
-            as it compares them; with `normalize` a word may become several, or none.
+            lexicon or its file; `"spelling"`, with the tokens themselves; `None`: an
+            error, unless all words of the lexicon are spelled.
+        sentencepiece_model: Without a lexicon, splits words into pieces; `None` uses as
+            few pieces as possible.
+        unknown: Treatment of a word that cannot be spelled, such as a number:
+            `"wildcard"` accepts any speech of a frame or more, reported as a misfit;
+            `"error"` raises. `<star>` in a text is such a word too.
+        normalizer: Matches words that are not in the lexicon as written; with
+            `normalize` a word may become several, or none.
         topology: Of CTC, as `build_graph` takes it.
-        blank: The blank by name or index; `None` to recognise it.
+        blank: The blank by name or index; `None` detects it.
         options: Of the search.
         frame_shift_s: Seconds per frame of log-probs.
         backend: `"cpu"`.
 
     Raises:
-        InputError: One of its subclasses, for what is wrong with a file or option.
+        InputError: One of its subclasses, for an error in a file or an option.
     """
 
     def __init__(
@@ -150,11 +149,10 @@ class ForcedAligner:
         )
 
     def __repr__(self) -> str:
-        """Show the token table and the options."""
         return f"ForcedAligner({self.tokens!r}, {self.options!r})"
 
     def check_words(self, words: Iterable[str]) -> None:
-        """Warn or raise `LexiconError` where words are not written as the lexicon's."""
+        """Warn or raise `LexiconError` if words are not written as in the lexicon."""
         check_listed("words", words)
         self._transcriber.check(words)
 
@@ -164,13 +162,13 @@ class ForcedAligner:
         return len(self.tokens)
 
     def with_options(self, **changes: Any) -> Self:
-        """Make an aligner of the same model with some options changed."""
+        """Return an aligner of the same model with some options changed."""
         other = copy.copy(self)
         other.options = replace(self.options, **changes)
         return other
 
     def checked(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
-        """Pass utterances on and warn of what seems wrong with the first ones."""
+        """Yield utterances unchanged; warn if the first ones look suspicious."""
         return checked(logprobs, self._output_tokens)
 
     def align(self, logprobs: Any, text: str | Sequence[str]) -> Alignment:
@@ -179,7 +177,7 @@ class ForcedAligner:
         Args:
             logprobs: [T, V] array, natural log, NumPy (memory-mapped too) or torch,
                 float16 or wider; `-inf` is an impossible token.
-            text: Its words, with white space between them, or in a sequence.
+            text: Its words, separated by white space, or in a sequence.
 
         Raises:
             LexiconError: Words without a pronunciation: all of the text, or with
@@ -205,7 +203,7 @@ class ForcedAligner:
             near = Nearness.of(read, found.hypothesis, tokens.blank)
             fillers = self._fillers
             is_needed = fillers.separator is not None and not fillers.separator_optional
-            # Words left out need no frames.
+            # Skipped words need no frames.
             least = (
                 0
                 if options.skip_cost is not None
@@ -215,7 +213,7 @@ class ForcedAligner:
 
 
 class Transcriber:
-    """Finds the pronunciations of texts: by a lexicon, by `g2p`, by spelling."""
+    """Source of pronunciations: a lexicon, `g2p`, or spelling."""
 
     def __init__(
         self,
@@ -229,7 +227,7 @@ class Transcriber:
         normalizer: Normalizer = AS_IT_STANDS,
     ) -> None:
         self._normalizer, self._allows_wildcards = normalizer, allows_wildcards
-        # One token, behind all others, that is any speech.
+        # One extra token, the last, represents any speech.
         self._wildcard: WeightedPronunciations = (((len(tokens),), 0.0),)
         self._known: dict[str, WeightedPronunciations] = {}
         if sentencepiece_model is not None and (lexicon or g2p) is not None:
@@ -261,7 +259,7 @@ class Transcriber:
         self._pronouncer = Pronouncer(tokens, given, separators, g2p)
 
     def transcript(self, text: str | Sequence[str]) -> Transcript:
-        """Look up the words of a text, cut at white space, or as they are given."""
+        """Look up the words of a text, split at white space, or as given."""
         words = tuple(text.split()) if isinstance(text, str) else tuple(text)
         if self._normalizer.flag:
             words = tuple(one for word in words for one in self._looked_up(word))
@@ -280,7 +278,7 @@ class Transcriber:
             named = (f"{show(w)} (word {words.index(w) + 1})" for w in missing[:6])
             raise LexiconError(
                 f"the text has {len(missing)} words that the lexicon does not have: "
-                f"{examples(named)}; expected its words as they stand there, or g2p "
+                f"{examples(named)}; expected words as written there, or g2p "
                 f"for others{self._lacking}{self._case_hint(missing)}"
             )
         entries = (self._wildcard if w in wild else self._known[w] for w in words)
@@ -293,19 +291,19 @@ class Transcriber:
         check_words(*given, ("the texts", "the lexicon"), error=LexiconError)
 
     def _case_hint(self, missing: Sequence[str]) -> str:
-        """Count the words that could be said in another case, where case counts."""
+        """Count the words that exist in another case, if case matters."""
         if self._normalizer.flag:
             return ""
         written = {write(word) for word in missing for write in (str.lower, str.upper)}
         known = written & self._known.keys()
-        if self._spells_all:  # and no function of a user is asked
+        if self._spells_all:  # without calling a user's function
             with contextlib.suppress(LexiconError):
                 known |= dict(self._pronounced(sorted(written - known))).keys()
         number = sum(not known.isdisjoint((w.lower(), w.upper())) for w in missing)
         return f"; {number} of them in another case: --ignore-case" if number else ""
 
     def _looked_up(self, word: str) -> tuple[str, ...]:
-        """A word of a text: as it is if it is known, its parts, or nothing."""
+        """Return the known form of a word: itself, its parts, or nothing."""
         if word in self._known:
             return (word,)
         parts = self._normalizer.word(word)
@@ -317,8 +315,8 @@ class Transcriber:
         return tuple(one for part in parts for one in self._looked_up(part))
 
     def _prons_of(self, words: Sequence[str]) -> dict[str, WeightedPronunciations]:
-        """Pronunciations of words that the lexicon lacks, where they have any."""
-        # Where case is ignored, a word is written as it is, then small, then large.
+        """Return pronunciations of words that the lexicon lacks, if any."""
+        # Without case, tries the word as written, then in lower and in upper case.
         spellings: list[Callable[[str], str]] = [str]
         if self._normalizer.flag:
             spellings += [str.casefold, str.upper]

@@ -1,4 +1,4 @@
-"""Alignment of a text: words and tokens with times, misfits; options of a search."""
+"""Alignment of a text: words and tokens with times, misfits; options."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -17,21 +17,20 @@ class AlignOptions(CheckedOptions):
                 + insert_cost * passages put in + insert_frame_cost * their frames
 
     Attributes:
-        beam: Partial paths that cost more than the frame's best plus `beam` are
-            dropped. It is widened while no path reaches the end of the text.
-        exact: Search again, with as wide a beam as is needed for a proof that no
-            alignment is cheaper.
-        skip_cost: Words of the text may be left out, at so much each; `None`: they
-            may not.
-        insert_cost: Speech that the text does not have may stand between words, at so
-            much a passage; `None`: it may not.
+        beam: Partial paths above the frame's best cost plus `beam` are dropped. It is
+            widened until a path reaches the end of the text.
+        exact: Search again, with a beam wide enough to prove that no alignment has a
+            lower cost.
+        skip_cost: Cost of leaving out a word of the text; `None` forbids it.
+        insert_cost: Cost of a passage of speech between words that is not in the text;
+            `None` forbids it.
         insert_frame_cost: Nats of inserted speech per frame, in addition to the cost
-            of the most probable token. With 0 a passage would never end, and would
-            drive the text out of the beam.
-        misfit_below: Words of less confidence may be misfits, and so may frames
-            between words;
-        misfit_nats: they are if they also cost so much more than what the model would
-            have output by itself.
+            of the most probable token. With 0 a passage would never end and would
+            displace the text from the beam.
+        misfit_below: Words below this confidence may be misfits, as may frames between
+            words.
+        misfit_nats: They are misfits if their extra cost over the model's own output
+            exceeds this.
 
     Raises:
         OptionError: A value is out of range.
@@ -46,7 +45,6 @@ class AlignOptions(CheckedOptions):
     misfit_nats: float = 10.0
 
     def __post_init__(self) -> None:
-        """Check every value."""
         self.check_width("beam")
         good, expected = is_between(0, MAX_NATS), f"a number of nats, 0 to {MAX_NATS:g}"
         for name in ("skip_cost", "insert_cost"):
@@ -60,27 +58,25 @@ MisfitKind = Literal["weak", "speech", "left out", "put in", "not reached", "unk
 
 
 class Misfit(NamedTuple):
-    """A place where text and audio do not fit.
+    """A place where text and audio do not match.
 
-    `"weak"`: words with a low confidence; `"speech"`: speech between words that is no
-    word of the text; `"left out"`: words that the alignment leaves out; `"put in"`:
-    speech that it puts in; `"not reached"`: words that the audio has no room for, one
-    that it ends in included; `"unknown"`: a word that cannot be spelled, for which any
-    speech was taken.
+    `"weak"`: words with a low confidence; `"speech"`: speech between words that is not
+    in the text; `"left out"`: words that the alignment leaves out; `"put in"`: speech
+    that it inserts; `"not reached"`: words after the end of the audio, with one that it
+    cuts off; `"unknown"`: a word that cannot be spelled, aligned with any speech.
     """
 
     kind: MisfitKind
-    first_word: int  # The place of the first word in the text, from 0
-    end_word: int  # One behind the last; `first_word` where there is none
-    text: str  # These words
-    start_s: float  # Seconds to the first frame
-    end_s: float  # Seconds to behind the last
+    first_word: int  # position of the first word in the text, from 0
+    end_word: int  # one after the last; `first_word` without words
+    text: str  # these words
+    start_s: float  # seconds to the first frame
+    end_s: float  # seconds to the end of the last
     start_frame: int
-    end_frame: int  # One behind the last
-    confidence: float  # Of these frames, see `Alignment`
+    end_frame: int  # one after the last
+    confidence: float  # of these frames, see `Alignment`
 
     def __str__(self) -> str:
-        """Summarise in one line for people."""
         first, last = self.first_word + 1, self.end_word
         where = f"word {first}" if first == last else f"words {first}-{last}"
         where = f"{where} {self.text!r}" if first <= last else f"before word {first}"
@@ -91,29 +87,29 @@ class Misfit(NamedTuple):
 class Alignment(HasWords):
     """Times of the words of a known text.
 
-    A confidence says how near the alignment is to what the model would have said by
-    itself: the geometric mean, over the frames in which either says a token, of
+    A confidence measures how close the alignment is to the model's most probable
+    tokens: the geometric mean, over the frames in which either is not blank, of
 
         probability of the aligned token / probability of the most probable token
 
-    of a word over all its frames, of a token over its own. It is 1 where the two agree;
-    it is not calibrated, and is no probability that the word is right.
+    of a word over all its frames, of a token over its own. It is 1 where the two agree.
+    It is not calibrated, and is not the probability that the word is right.
 
     Attributes:
-        words: Those that were found, in order; `Word.confidence` as above, None of
-            unknown words.
-        positions: The place of each in the text, from 0.
+        words: The aligned ones, in order; `Word.confidence` as above, None for unknown
+            words.
+        positions: Position of each in the text, from 0.
         tokens: Of words, separators and silences, in order, with confidences.
-        word_tokens: The first token of each word, and one behind its last.
+        word_tokens: The first token of each word, and one after its last.
         transcript: The words of the text.
-        misfits: Where text and audio do not fit, in order of time.
+        misfits: Places where text and audio do not match, in order of time.
         total_cost: Nats, of the whole path.
-        excess: The total less the cost of the most probable token of each frame.
-        exact: Whether it is proved that no other alignment is cheaper; otherwise it is
-            the cheapest within the beam, or `reached_end` is False.
-        reached_end: Whether the path says the text to its end.
+        excess: The total minus the cost of the most probable token of each frame.
+        exact: Whether it is proved that no alignment has a lower cost; otherwise it is
+            the best within the beam, or `reached_end` is False.
+        reached_end: Whether the path covers the text to its end.
         num_frames: Frames of the utterance.
-        missing_frames: Frames by which it is too short for the text; 0 where it is not.
+        missing_frames: Frames by which it is too short for the text, or 0.
         frame_shift_s: Seconds per frame.
     """
 
@@ -132,7 +128,7 @@ class Alignment(HasWords):
     frame_shift_s: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Words with times and confidences, and misfits, ready for `json.dumps`."""
+        """Return words with times and confidences, and misfits, for `json.dumps`."""
         misfits = [misfit._asdict() for misfit in self.misfits]
         words = words_as_dicts(self.words)
         names = "total_cost excess exact reached_end num_frames missing_frames"
@@ -140,7 +136,6 @@ class Alignment(HasWords):
         return {"text": self.text, "words": words, "misfits": misfits, **others}
 
     def __repr__(self) -> str:
-        """Show its text, cut where it is long, and whether it fits."""
         fits = "fits" if self.fits else f"{len(self.misfits)} misfits"
         fits += "" if self.reached_end else ", end not reached"
         fits += f", {n} frames missing" if (n := self.missing_frames) else ""
@@ -150,5 +145,5 @@ class Alignment(HasWords):
 
     @property
     def fits(self) -> bool:
-        """True where there is no misfit and the end of the text was reached."""
+        """Whether there is no misfit and the end of the text was reached."""
         return self.reached_end and not self.misfits

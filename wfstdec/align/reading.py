@@ -1,4 +1,4 @@
-"""A path through the graph of a text, read as an alignment."""
+"""Conversion of a path through a text's graph to an alignment."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def read_alignment(
     options: AlignOptions,
     least_frames: int,  # that the text needs
 ) -> Alignment:
-    """Words, tokens and misfits of a path."""
+    """Return words, tokens and misfits of a path."""
     path = found.hypothesis
 
     def sure(one: Any, **changes: Any) -> Any:
@@ -30,10 +30,10 @@ def read_alignment(
     positions = tuple(int(word.text) for word in spoken)
     words = [sure(word, text=transcript.words[int(word.text)]) for word in spoken]
     for place, at in enumerate(positions):
-        if at in transcript.wildcards:  # any speech has the same
+        if at in transcript.wildcards:  # any speech fits equally
             words[place] = words[place]._replace(confidence=None)
     is_cut = bool(spoken) and not path.reached_final
-    if is_cut:  # the audio ends within the last word, or behind it
+    if is_cut:  # the audio ends within or after the last word
         start = bisect_left(path.token_frames[0], spoken[-1].start_frame)
         left = tuple(path.token_ids[start:])
         entries = transcript.entries[positions[-1]]
@@ -42,7 +42,7 @@ def read_alignment(
         words[-1] = words[-1]._replace(confidence=0.0)
     numbered = zip(path.tokens, path.token_ids, strict=True)
     tokens = tuple(sure(token) for token, number in numbered if number != star)
-    starts = [token.start_frame for token in tokens]  # in order: words have spans of it
+    starts = [token.start_frame for token in tokens]  # in order: words are slices of it
     places = _Places(found, near, transcript, options, is_cut)
     misfits = [*places.by_words(), *places.missing()]
     misfits.sort(key=lambda misfit: (misfit.start_frame, misfit.first_word))
@@ -68,13 +68,11 @@ def read_alignment(
 
 @dataclass(frozen=True)
 class _Places:
-    """Places in which text and audio do not fit."""
-
     found: Found
     near: Nearness
     transcript: Transcript
     options: AlignOptions
-    is_cut: bool = False  # The last word of the path is not complete
+    is_cut: bool = False  # whether the last word of the path is incomplete
 
     def _misfit(
         self, kind: MisfitKind, words: tuple[int, int], frames: tuple[int, int]
@@ -91,7 +89,6 @@ class _Places:
         return is_low and near.excess(first, end) >= options.misfit_nats
 
     def by_words(self) -> Iterator[Misfit]:
-        """Runs of weak words, speech that no word explains, speech put in."""
         path, before, frame = self.found.hypothesis, 0, 0
         weak: list[tuple[int, int, int]] = []
         for word in path.words:
@@ -107,8 +104,7 @@ class _Places:
             if at in self.transcript.wildcards:
                 yield self._misfit("unknown", (at, at + 1), (first, end))
                 is_weak = False
-            # Weak words next to each other are one misfit: a wrong sentence is not
-            # twenty.
+            # Adjacent weak words are one misfit: a wrong sentence is not twenty.
             if weak and not (is_weak and weak[-1][0] + 1 == at):
                 yield self._weak(weak)
                 weak = []
@@ -124,7 +120,6 @@ class _Places:
         return self._misfit("weak", (at, last + 1), (first, end))
 
     def missing(self) -> Iterator[Misfit]:
-        """Words that the alignment leaves out, or did not come to."""
         path, at, frame = self.found.hypothesis, 0, 0
         words = [word for word in path.words if word.text != STAR]
         for word in words:

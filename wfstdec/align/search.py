@@ -1,22 +1,22 @@
-"""The graph of a text, T o (L o G), and the cheapest path through it.
+"""Graph of a text, T o (L o G), and its best path.
 
     G    0 -w1:1-> 1 -w2:2-> 2 ... n            and, where options allow,
          i -skip:-> i + 1                       a word left out
-         i -star:n+1-> i                        speech that the text does not have
+         i -star:n+1-> i                        speech that is not in the text
     L    the pronunciations of these words, separators or silences between them;
-         -:skip-> where a sentence may end; the star is a word of one token of its own
+         -:skip-> where a sentence may end; the star is a word of one token
 
-Words come out as their place in the text, so that equal words differ. L is not marked
-and LG not determinized: duplicate paths are no harm where there are so few.
+Words are output as their position in the text, so that equal words differ. L is not
+marked and LG not determinized: with so few paths duplicates do no harm.
 
-The search is the decoder's own, with chunks of frames, so that memory is bounded. Its
-beam may lose the cheapest path; whether it can have follows from a lower bound:
+The search is the decoder's, with chunks of frames, so that memory is bounded. Its beam
+may lose the best path; a lower bound shows whether that is possible:
 
     excess = total - sum over frames of the cost of the most probable token
 
 A path is never further than its own excess from the frame's best partial path, since
-what comes after costs no less than the most probable tokens. So with a beam of the
-excess of any path the cheapest of all is found (up to the rounding of float32 sums).
+the rest costs no less than the most probable tokens. So a beam equal to the excess of
+any path is sufficient for the best path (up to the rounding of float32 sums).
 """
 
 import logging
@@ -48,30 +48,30 @@ from wfstdec.wfst.options import WfstOptions
 _log = logging.getLogger("wfstdec.align")
 
 STAR = "<star>"
-"""Speech that the text does not have: a word, and its one token, the last of all."""
-_STAR, _SKIP, _NOTHING = "\nstar", "\nskip", "\nnothing"  # what no text has as a word
+"""Speech that is not in the text: a word, and its single token, the last of all."""
+_STAR, _SKIP, _NOTHING = "\nstar", "\nskip", "\nnothing"  # cannot be words of a text
 CHUNK = 1000
-"""Frames that are priced at a time."""
+"""Frames per priced chunk."""
 WIDER = 4.0
 """Factor by which the beam grows if no path reaches the end."""
 WIDENED_AT_MOST = 4
 SMALL = 50_000_000
-"""Frames times states: with less, the first wider beam is none at all."""
+"""Frames times states: with less, the first wider beam is infinite."""
 _SLACK = 1.0  # nats, far over the rounding of the sums
 
 WeightedPronunciations = tuple[tuple[Pronunciation, float], ...]
-"""The pronunciations of a word and what they cost, nats."""
+"""Pronunciations of a word and their costs, nats."""
 
 
 class Transcript(NamedTuple):
     """The words of a text."""
 
     words: tuple[str, ...]
-    entries: tuple[WeightedPronunciations, ...]  # The pronunciations of each word
-    wildcards: frozenset[int] = frozenset()  # Places of words that are any speech
+    entries: tuple[WeightedPronunciations, ...]  # pronunciations of each word
+    wildcards: frozenset[int] = frozenset()  # positions of words that are any speech
 
     def least_frames(self, between: int) -> int:
-        """Frames that the text needs, with `between` of them between two words."""
+        """Return the frames that the text needs, `between` of them between words."""
         # A frame for each token, and one for the blank between two equal ones.
         least: dict[int | None, int] = {None: 0}  # by the last token
         for prons in self.entries:
@@ -93,14 +93,14 @@ def text_graph(
     options: AlignOptions,
     star: int | None,
 ) -> PackedGraph:
-    """Compile a text; word `i` of the graph, from 1 on, is place `i` of the text."""
+    """Compile a text; word `i` of the graph, from 1 on, is position `i` of the text."""
     by_word = dict(zip(transcript.words, transcript.entries, strict=True))
     rows: list[tuple[str, Pronunciation, float]] = [
         (word, *entry) for word, entries in by_word.items() for entry in entries
     ]
     if star is not None and options.insert_cost is not None:
         rows.append((_STAR, (star,), 0.0))
-    if not rows:  # L has a word, which G does not use
+    if not rows:  # gives L a word, which G does not use
         unit = next(t for t in range(len(tokens)) if t != tokens.blank)
         rows.append((_NOTHING, (unit,), 0.0))
     words, pronunciations, costs = zip(*rows, strict=True)
@@ -113,14 +113,14 @@ def text_graph(
     if options.skip_cost is not None:
         arc_state = l_fst.arc_state()
         arcs = Arcs(arc_state, l_fst.ilabel, l_fst.olabel, l_fst.nextstate, l_fst.cost)
-        # Where sentences end, or begin.
+        # Ends and beginnings of sentences.
         ends = np.flatnonzero(l_fst.final_cost < np.inf)
         skips = arcs_of(ends, EPSILON, words.index(_SKIP), ends)
         l_fst = fst_of([arcs, skips], l_fst.start, l_fst.final_cost)
     lg = compose(l_fst, _g_fst(transcript.words, words, options))
     tlg = compose_topology(topology, lg, labels)
     ilabel, repeat = labels.split_repeats(tlg.ilabel)
-    # A word that comes twice in the text is two words: each place has its own times.
+    # A word that occurs twice is two words: each position has its own times.
     prons = list(transcript.entries)
     if star is not None:
         prons.append((((star,), 0.0),))
@@ -155,9 +155,9 @@ def _g_fst(
 
 
 class LogProbs:
-    """Log-probs [T, V] of one utterance, read in chunks; a star's column is added."""
+    """Log-probs [T, V] of one utterance, read in chunks; adds a star's column."""
 
-    # `star_cost`: nats by which the star is less probable than the best of the frame.
+    # `star_cost`: nats by which the star is less probable than the frame's best token.
 
     def __init__(
         self, array: np.ndarray, num_tokens: int, star_cost: float | None = None
@@ -167,7 +167,7 @@ class LogProbs:
         self.num_frames = len(array)
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Chunks, float32 [up to `CHUNK`, V or V + 1]."""
+        """Yield chunks, float32 [up to `CHUNK`, V or V + 1]."""
         for first in range(0, max(1, self.num_frames), CHUNK):
             part = self._array[first : first + CHUNK]
             try:
@@ -186,9 +186,9 @@ class LogProbs:
 class Found(NamedTuple):
     """Result of a search."""
 
-    hypothesis: Hypothesis  # The cheapest path; its words are places in the text
-    excess: float  # Its total less what the most probable token of each frame costs
-    exact: bool  # Proved that no path is cheaper, and it reaches the end of the text
+    hypothesis: Hypothesis  # best path; its words are positions in the text
+    excess: float  # its total minus the cost of the most probable token of each frame
+    exact: bool  # whether it is proved best, and reaches the end of the text
 
 
 def search(
@@ -198,17 +198,17 @@ def search(
     frame_shift_s: float,
     backend: str,
 ) -> Found:
-    """Find the cheapest path; a wider beam where none reaches the end of the text."""
+    """Return the best path; widens the beam until the end of the text is reached."""
     given = graph, WfstOptions(beam=options.beam, max_active=None), backend
     decoder = WfstDecoder(*given, frame_shift_s=frame_shift_s, threads=1)
-    decoder._input_check.enabled = False  # the aligner's input is checked by it
+    decoder._input_check.enabled = False  # the aligner checks its input
     # No path of any text costs less than the best token of each frame.
     least = math.fsum(-chunk.max(axis=1).sum(dtype=np.float64) for chunk in logprobs)
     beam, hypothesis = options.beam, _one_pass(decoder, logprobs, options.beam)
     for _ in range(WIDENED_AT_MOST):
         if hypothesis.reached_final or beam == math.inf:
             break
-        # Trying wider beams would take longer than looking at all.
+        # Wider beams would take longer than an unpruned search.
         if logprobs.num_frames * graph.num_states <= SMALL:
             beam = math.inf
         else:
@@ -216,12 +216,11 @@ def search(
         _log.info("no path reaches the end of the text: again with beam %g", beam)
         hypothesis = _one_pass(decoder, logprobs, beam)
     excess = hypothesis.total_cost - least
-    # The proof's premise: nothing but log-probs makes a path cheaper.
+    # Premise of the proof: only log-probs reduce the cost of a path.
     least_of_all = min(graph.arcs["cost"].min(initial=0.0), graph.final_cost.min())
     provable = least_of_all >= 0.0 and hypothesis.reached_final
-    # A path that was pruned had, somewhere, cost more than the beam above the best one
-    # there. None can be cheaper than what was found once the beam covers its whole
-    # excess.
+    # A pruned path was, in some frame, more than the beam above the best one. None can
+    # have a lower cost than the result once the beam covers its whole excess.
     if options.exact and provable and excess + _SLACK > beam:
         beam = min(excess + _SLACK, MAX_NATS)
         hypothesis = _one_pass(decoder, logprobs, beam)

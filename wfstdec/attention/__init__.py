@@ -1,4 +1,4 @@
-"""Attention decoders, and the parts that they share with transducers."""
+"""Attention decoders, and parts shared with transducers."""
 
 import importlib
 import os
@@ -12,7 +12,7 @@ _NAMES = {"transducer": "transducers", "attention": "attention decoders"}
 def open_decoder(kind: str, *, model: Any, **given: Any) -> Any:
     """Open a model as a decoder; `kind` is its package.
 
-    `model`: a path, of features and with its encoder; or a `SpeechModel`, of frames.
+    `model`: a path, for features with the encoder; or a `SpeechModel`, for frames.
 
     Raises:
         BackendError: torch is not installed.

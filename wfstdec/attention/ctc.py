@@ -1,13 +1,13 @@
-"""CTC with attention: the probability that a text is, or begins with, a row's text.
+"""CTC with attention: prefix and text probabilities of hypotheses.
 
-A live text h counts by psi(h), the probability of all texts that begin with it, a
-finished one by its own (Watanabe et al. 2017, algorithm 2). For a token c behind h,
+An active text h is scored by psi(h), the probability of all texts that begin with it, a
+finished one by its own (Watanabe et al. 2017, algorithm 2). For a token c after h,
 
     phi[t] = blank[t] + (nonblank[t] unless c is the last token of h)
     psi(hc) = sum over t of phi[t] * p[t, c]
 
 where blank[t] and nonblank[t] are the alignments of the first t frames to h that end in
-a blank, or in its last token: between equal tokens there must be a blank.
+a blank, or in its last token: equal tokens are separated by a blank.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def taken(parts: Any, rows: np.ndarray) -> Any:
 
 @kernel
 def best_labels(fused, labels, gains):
-    """Fill in the best labels of each row, best first; of equal ones the lower."""
+    """Write the best labels of each row, best first; ties go to the lower."""
     width = labels.shape[1]
     for i in range(len(fused)):
         gains[i] = _LEAST
@@ -41,7 +41,7 @@ def best_labels(fused, labels, gains):
         worst = _LEAST
         for label in range(fused.shape[1]):
             gain = fused[i, label]
-            if gain > worst:  # an equal one behind it stays out: the lower counts
+            if gain > worst:  # a later equal one stays out: the lower counts
                 place = width - 1
                 while place > 0 and gains[i, place - 1] < gain:
                     gains[i, place] = gains[i, place - 1]
@@ -52,18 +52,18 @@ def best_labels(fused, labels, gains):
 
 
 class CtcUnits(NamedTuple):
-    """Where CTC has the tokens of an attention decoder."""
+    """Columns of an attention decoder's tokens in CTC."""
 
     # int64 [V], the column of each token; -1 for marks
     column: np.ndarray
-    blank: int  # The column of the blank
-    num_columns: int  # Of the log-probs
-    silent: np.ndarray  # int64 [M], marks, the end among them
-    eos: int  # The end
+    blank: int  # column of the blank
+    num_columns: int  # of the log-probs
+    silent: np.ndarray  # int64 [M], marks, the end included
+    eos: int  # the end
 
     @classmethod
     def of(cls, model: AttentionModel, table: TokenTable | None) -> CtcUnits:
-        """The columns by name."""
+        """Match the columns by name."""
         names, eos = model.tokens, int(model.eos)
         silent = np.array(sorted({eos, *model.neutral}), np.int64)
         column, blank, num = np.arange(len(names)), eos, len(names)
@@ -75,14 +75,14 @@ class CtcUnits(NamedTuple):
         if len(lacking):
             what = f"CTC log-probs without the token {names[lacking[0]]!r}"
             raise OptionError(f"{what}, expected all: rescore lists where units differ")
-        # Timestamps and the like, of which CTC knows nothing.
+        # Timestamps and the like, which CTC does not have.
         column[silent] = -1
         return cls(column, blank, num, silent, eos)
 
     def check(
         self, logprobs: np.ndarray, num_frames: int, utterance: int | None = None
     ) -> np.ndarray:
-        """Log-probs of an utterance, float32 [T, num_columns], as many as frames."""
+        """Return validated log-probs of an utterance, float32 [T, num_columns]."""
         if logprobs.ndim != 2 or logprobs.shape[1] != self.num_columns:
             text = f"CTC log-probs {logprobs.shape}, expected [T, {self.num_columns}]"
             raise ShapeError(text, utterance)
@@ -102,20 +102,20 @@ class CtcUnits(NamedTuple):
 
 
 class CtcRows(NamedTuple):
-    """How far CTC is with the texts of N rows; natural logs."""
+    """CTC state of the texts of N rows; natural logs."""
 
     # float32 [N, T + 1], of alignments of the first t frames to the text that end in
     # its last token
     nonblank: np.ndarray
     # float32 [N, T + 1], of those that end in a blank, or of no frame
     blank: np.ndarray
-    prefix: np.ndarray  # float64 [N], psi: that a text begins so
-    whole: np.ndarray  # float64 [N], that the text is this
-    last: np.ndarray  # int64 [N], the last token that is no mark; -1 for none
+    prefix: np.ndarray  # float64 [N], psi: of all texts with this prefix
+    whole: np.ndarray  # float64 [N], of the text itself
+    last: np.ndarray  # int64 [N], the last token that is not a mark; -1 for none
 
 
 ScoredTokens = tuple[np.ndarray, np.ndarray]
-"""Tokens that were scored, int64 [N, C], and psi with each, float32 [N, C]."""
+"""Scored tokens, int64 [N, C], and psi with each, float32 [N, C]."""
 
 
 class CtcPrefixes:
@@ -133,13 +133,13 @@ class CtcPrefixes:
         self._width = min(width, len(units.column))
         self._lengths = np.array([len(one) for one in logprobs], np.int64)
         shape = len(logprobs), units.num_columns, max(map(len, logprobs))
-        self._logprobs = np.full(shape, _LEAST)  # by columns: the sums go over frames
+        self._logprobs = np.full(shape, _LEAST)  # by columns: sums are over frames
         for rows, one in zip(self._logprobs, logprobs, strict=True):
             rows[:, : len(one)] = one.T
         self._scratch = np.empty((2, shape[2]), np.float32)
 
     def start(self) -> CtcRows:
-        """The empty text, for every utterance."""
+        """Return the empty text, for every utterance."""
         num, _, most = self._logprobs.shape
         blank: np.ndarray = np.zeros((num, most + 1), np.float32)
         blank[:, 1:] = np.cumsum(self._logprobs[:, self._units.blank], 1)
@@ -150,7 +150,7 @@ class CtcPrefixes:
     def fused(
         self, fused: np.ndarray, rows: CtcRows, utterance: np.ndarray
     ) -> tuple[np.ndarray, ScoredTokens]:
-        """Scores with CTC; only the best tokens by all else, ends and marks stay."""
+        """Add CTC to the scores of the best tokens; ends and marks are kept."""
         units = self._units
         others = fused.copy()
         others[:, units.silent] = _LEAST
@@ -165,7 +165,7 @@ class CtcPrefixes:
         out[:, units.silent] = fused[:, units.silent]
         out[:, units.eos] += self._weight * (rows.whole - rows.prefix)
         more = self._weight * (prefix - rows.prefix[:, None])
-        # Places without a token are of token 0, which may be another's: leave it.
+        # Unused places have token 0, which another place may have: skip them.
         row, place = np.nonzero(asked)
         out[row, labels[row, place]] = gains[row, place] + more[row, place]
         return out, (labels, prefix)
@@ -177,7 +177,7 @@ class CtcPrefixes:
         labels: np.ndarray,
         utterance: np.ndarray,
     ) -> CtcRows:
-        """The rows one token further; those of the parents are overwritten."""
+        """Step the rows by one token; those of the parents are overwritten."""
         units, (tokens, prefix) = self._units, scored
         says = units.column[labels] >= 0
         chosen = (tokens == labels[:, None]) & says[:, None]
@@ -193,7 +193,7 @@ class CtcPrefixes:
         return rows
 
     def texts(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
-        """Log-probabilities of whole texts of the only utterance, float64 [N]."""
+        """Return log-probabilities of the only utterance's whole texts, float64 [N]."""
         none = np.zeros(len(texts), np.int64)
         rows = taken(self.start(), none)
         longest = max((len(text) for text in texts), default=0)
@@ -207,7 +207,6 @@ class CtcPrefixes:
 
 @inlined
 def _add_logs(one, other):
-    """The log of the sum of two, of their logs."""
     high, low = max(one, other), min(one, other)
     if low == -np.inf:
         return high
@@ -216,7 +215,7 @@ def _add_logs(one, other):
 
 @kernel
 def _prefixes(logprobs, lengths, utterance, column, rows, labels, prefix, scratch):
-    """Fill in psi of each row with each of its labels, float32 [N, C]."""
+    """Write psi of each row with each of its labels, float32 [N, C]."""
     nonblank, blank, last = rows.nonblank, rows.blank, rows.last
     both, terms = scratch[0], scratch[1]
     for row in range(len(labels)):
@@ -226,7 +225,7 @@ def _prefixes(logprobs, lengths, utterance, column, rows, labels, prefix, scratc
             both[t] = _add_logs(nonblank[row, t], blank[row, t])
         for place in range(labels.shape[1]):
             label = labels[row, place]
-            if prefix[row, place] > -np.inf:  # nothing is asked
+            if prefix[row, place] > -np.inf:  # an unused place
                 continue
             # The same token again needs a blank in between.
             before = blank[row] if label == last[row] else both
@@ -234,7 +233,7 @@ def _prefixes(logprobs, lengths, utterance, column, rows, labels, prefix, scratc
             top = np.float32(-np.inf)
             for t in range(size):
                 terms[t] = before[t] + logprobs[u, at, t]
-                # The largest is taken out of the sum, or `exp` would vanish.
+                # The largest is factored out of the sum, or `exp` would underflow.
                 top = max(top, terms[t])
             if top == -np.inf:
                 continue
@@ -273,8 +272,8 @@ def _step(logprobs, lengths, utterance, column, blank_at, rows, labels):
 def token_spans(
     logprobs: np.ndarray, columns: np.ndarray, blank: int
 ) -> np.ndarray | None:
-    """First frames of tokens, and the frames behind their last; int32 [N, 2]."""
-    # Of equally good alignments the one whose tokens end late counts.
+    """Return first frames of tokens, and one after their last; int32 [N, 2]."""
+    # Ties between alignments go to the one whose tokens end late.
     spans = np.zeros((len(columns), 2), np.int32)
     states = 2 * len(columns) + 1
     scores = np.full((2, states), -np.inf)
@@ -285,7 +284,7 @@ def token_spans(
 
 @kernel
 def _align(logprobs, columns, blank, scores, step, spans):
-    """Fill in the spans; tells whether there is an alignment."""
+    """Write the spans; return whether there is an alignment."""
     # State 2 * i + 1 is token i, even ones are the blanks around them.
     num_frames, num_states = step.shape
     now, after = scores[0], scores[1]
@@ -309,7 +308,7 @@ def _align(logprobs, columns, blank, scores, step, spans):
         for state in range(num_states):
             now[state] = after[state]
     state = num_states - 1
-    # The last token, or the blank behind it.
+    # The last token, or the blank after it.
     if num_states > 1 and now[state - 1] >= now[state]:
         state -= 1
     if num_frames == 0 or now[state] == -np.inf:

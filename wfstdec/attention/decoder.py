@@ -1,4 +1,4 @@
-"""The decoder for attention models that users hold: a model, language models, options.
+"""Attention decoder: a model, language models, options.
 
 decoder = AttentionDecoder(model, lm="pieces.arpa.gz",
 options=AttentionOptions(beam_size=8, lm_scale=0.3))
@@ -42,35 +42,34 @@ from wfstdec.text.tokens import TokenTable
 
 
 class AttentionPath(NamedTuple):
-    """A text as readers of paths have it."""
+    """A text as a path for readers."""
 
-    tokens: PathTokens  # Without marks
+    tokens: PathTokens  # without marks
     text: FinishedHypothesis
-    boost: float  # Nats credited
-    num_frames: int  # Of the utterance
+    boost: float  # credited nats
+    num_frames: int  # of the utterance
     died_at_frame: int = -1
 
     @property
     def search_cost(self) -> float:
-        """The total as the search added it up."""
+        """The total of the search."""
         return -self.text.total + 0.0
 
     @property
     def reached_final(self) -> bool:
-        """Whether the text came to its end."""
+        """Whether the text has ended."""
         return self.text.reached_final
 
 
 @dataclass(frozen=True, eq=False)
 class WithCtc:
-    """Frames of an utterance or of several, and their CTC log-probs."""
+    """Frames of one or more utterances, and their CTC log-probs."""
 
     frames: Any  # [T, D]
     ctc: Any = None  # float32 [T, columns]; None without CTC
-    num_audio_frames: int = -1  # Frames of the audio itself; behind them is silence
+    num_audio_frames: int = -1  # frames of the audio itself; silence follows
 
     def __len__(self) -> int:
-        """T."""
         return len(self.frames)
 
 
@@ -124,7 +123,7 @@ class AttentionBackend(ModelBackend):
         prompts: Sequence[Sequence[int]] | None = None,
         **_: Any,
     ) -> list[list[AttentionPath]]:
-        """Decode whole utterances, those of like length together."""
+        """Decode whole utterances, batched by similar length."""
         num = len(utterances)
         prompts = [self.model.prompt] * num if prompts is None else prompts
         if len(prompts) != num:
@@ -132,7 +131,7 @@ class AttentionBackend(ModelBackend):
         given = [[int(token) for token in one] for one in prompts]
         lists = phrases_of(boosts)
         lms = [(lm, weight * options.lm_scale) for lm, weight in self._lms]
-        # No frames, no words: the model is not asked.
+        # Without frames there are no words, and the model is not run.
         total = -sum(weight * lm.final(lm.start) for lm, weight in lms)
         text = FinishedHypothesis((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
         silence = self._path(text, None, options, 0, None)
@@ -156,7 +155,7 @@ class AttentionBackend(ModelBackend):
                 )
             except InputError as error:
                 if isinstance(error.utterance, int):
-                    # The search knows positions in its group alone.
+                    # The search has positions within its group only.
                     error.utterance = group[error.utterance]
                 raise
             for i, rows, size, one in zip(group, logprobs, sizes, texts, strict=True):
@@ -166,14 +165,13 @@ class AttentionBackend(ModelBackend):
         return [found[i] for i in range(num)]
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:
-        """Do nothing: boosts are laid out as they are."""
+        """Do nothing: boosts need no layout."""
 
     def start(self, options: Any, boosts: Any, *, record: bool = False) -> Any:
-        """Refuse: an attention decoder sees whole utterances."""
+        """Raise an error: an attention decoder needs whole utterances."""
         raise OptionError("sessions of an attention decoder, expected whole utterances")
 
     def _logprobs_of(self, one: WithCtc, i: int) -> np.ndarray | None:
-        """CTC log-probs, given or by the model's own head; None without either."""
         head = getattr(self.model, "ctc", None)
         if one.ctc is not None or head is None:
             return one.ctc
@@ -182,20 +180,19 @@ class AttentionBackend(ModelBackend):
     def _ctc(
         self, options: AttentionOptions, logprobs: Sequence[np.ndarray | None]
     ) -> CtcPrefixes | None:
-        """CTC of a batch, where it counts."""
         if not options.ctc_weight:
             return None
         rows = [one for one in logprobs if one is not None]
         if len(rows) < len(logprobs):
             raise OptionError(NO_CTC)
-        # Tokens of a row that CTC scores: one and a half beams by default.
+        # Tokens of a row that CTC scores: 1.5 beams by default.
         width = options.pre_beam or math.ceil(1.5 * options.beam_size)
         return CtcPrefixes(rows, self._units, weight=options.ctc_weight, width=width)
 
     def _groups(
         self, utterances: Sequence[WithCtc], prompts: Sequence[Sequence[int]]
     ) -> Iterator[list[int]]:
-        """Utterances decoded together: prompts of one length, frames of like length."""
+        """Yield batches: prompts of one length, frames of similar length."""
         spoken = [i for i, one in enumerate(utterances) if one.num_audio_frames]
         for size in sorted({len(prompts[i]) for i in spoken}):
             alike = [i for i in spoken if len(prompts[i]) == size]
@@ -209,10 +206,9 @@ class AttentionBackend(ModelBackend):
         num_frames: int,
         ctc: np.ndarray | None,
     ) -> AttentionPath:
-        """A text with what it was credited, and its times by CTC."""
         silent = set(self._units.silent.tolist())
         tokens = [token for token in text.tokens if token not in silent]
-        # Behind the closing of a list nothing was credited.
+        # After the phrases have closed nothing is credited.
         kept = text.tokens[: None if text.closed_at < 0 else text.closed_at]
         boost = 0.0
         if phrases is not None:
@@ -228,51 +224,51 @@ class AttentionBackend(ModelBackend):
 
 
 class AttentionText(NamedTuple):
-    """A text of an n-best list, with all that it is ordered by."""
+    """A text of an n-best list, with all parts of its rank."""
 
-    token_ids: tuple[int, ...]  # All tokens, marks too, the end not
-    total_cost: float  # As of `Hypothesis`: it is not divided by anything
-    rank: float  # What the list is ordered by; more is better
-    attention_cost: float  # What the model itself gives, the end included
-    ctc_cost: float  # What CTC gives, 0 without it
-    boost_cost: float  # Minus what its phrases are credited
-    looped: bool  # Whether it ends in four times the same
-    reached_final: bool  # Whether it ended; False where no end was possible
+    token_ids: tuple[int, ...]  # all tokens with marks, without the end
+    total_cost: float  # as in `Hypothesis`, not normalised by length
+    rank: float  # sort key of the list; higher is better
+    attention_cost: float  # of the model itself, the end included
+    ctc_cost: float  # of CTC, 0 without it
+    boost_cost: float  # minus the credit of its phrases
+    looped: bool  # whether it ends with four repetitions
+    reached_final: bool  # whether it has ended; False if no end was possible
 
 
 class AttentionDecoder(ModelDecoder):
-    """A beam search on an attention decoder; `AttentionOptions` has its objective.
+    """Beam search on an attention decoder; `AttentionOptions` has its objective.
 
-    The result for an utterance depends on its frames, the model, the options and its
-    boosts: not on the batch, padding, or the order of lists, as far as the model itself
-    does not (a library may round products of other sizes otherwise).
+    The result for an utterance depends only on its frames, the model, the options and
+    its boosts. It does not depend on batch, padding, or the order of lists, unless the
+    model itself does: libraries may round products of other sizes differently.
 
-    Language models and phrases are over the model's tokens, with a blank behind them
-    that it does not have (`decoder.tokens`). Words have the times of the best alignment
-    of CTC over the same tokens, where its log-probs are given or the model has a method
-    `ctc`; else none: all begin with the utterance and end with it.
+    Language models and phrases are over the model's tokens, followed by a blank that
+    the model lacks (`decoder.tokens`). Words have the times of the best CTC alignment
+    over the same tokens, if its log-probs are given or the model has a method `ctc`.
+    Otherwise all words span the whole utterance.
 
     Args:
-        model: An `AttentionModel`; for `input="features"` an `EncoderModel` too. Or a
+        model: An `AttentionModel`; with `input="features"` also an `EncoderModel`. Or a
             `SpeechModel` of `wfstdec.load_model`, whose frames are decoded.
-        lm: A language model over tokens, or a sequence of pairs of such and a weight,
-            which may be below 0; None for none.
+        lm: A language model over tokens, or a sequence of pairs of a model and its
+            weight, which may be negative; None for none.
         options: Of the search.
-        separator: The token between words. None takes the mark U+2581 of word pieces.
-        unk_cost: As of `GreedyDecoder`.
-        input: What is decoded: `"frames"` of the encoder, or `"features"`.
+        separator: The token between words. None is the mark U+2581 of word pieces.
+        unk_cost: As in `GreedyDecoder`.
+        input: Input of `decode`: `"frames"` of the encoder, or `"features"`.
         frame_shift_s: Seconds per frame of the encoder; None is the model's, or 0.02.
-        batch_size: Utterances decoded side by side, and encoded; None is `max_batch`
-            of the model of `load_model`, or 24.
-        device: Where the model is.
-        ctc_tokens: The tokens of CTC log-probs, with their blank; None where they are
-            the model's, the blank in the place of the end.
+        batch_size: Utterances per batch, of search and encoder; None is `max_batch` of
+            the model of `load_model`, or 24.
+        device: Device of the model.
+        ctc_tokens: The tokens of CTC log-probs, with their blank; None if they are the
+            model's, the blank in place of the end.
 
     Attributes:
         lms: Language models and their weights.
 
     Raises:
-        InputError: One of its subclasses, for what does not fit the model.
+        InputError: One of its subclasses, for arguments that do not fit the model.
     """
 
     family, can_stream = "attention", False
@@ -316,9 +312,9 @@ class AttentionDecoder(ModelDecoder):
     ) -> list[Hypothesis]:
         """Decode whole utterances, as `Decoder.decode`.
 
-        `logprobs` are frames of the encoder, [B, T, D] or a sequence of [T, D], or its
-        features. `ctc` are log-probs of CTC for every frame of the encoder, [B, T, C]
-        or a sequence of [T, C], for `ctc_weight`; None asks the model's own head.
+        `logprobs` are frames of the encoder, [B, T, D] or a sequence of [T, D], or
+        features. `ctc` are CTC log-probs for every frame of the encoder, [B, T, C] or a
+        sequence of [T, C], for `ctc_weight`; None uses the model's head.
 
         Raises:
             InputError: As there; or CTC log-probs that do not fit.
@@ -334,8 +330,8 @@ class AttentionDecoder(ModelDecoder):
         *,
         ctc: Any = None,
     ) -> list[list[Hypothesis]]:
-        """Several hypotheses of each utterance, best first; as `decode`."""
-        if not isinstance(logprobs, WithCtc):  # as `decode` makes it
+        """Return several hypotheses of each utterance, best first; as `decode`."""
+        if not isinstance(logprobs, WithCtc):  # as created by `decode`
             logprobs = WithCtc(logprobs, ctc)
         return super().decode_nbest(logprobs, lengths, boosts)
 
@@ -348,13 +344,13 @@ class AttentionDecoder(ModelDecoder):
         ctc: Any = None,
         prompts: Sequence[Sequence[int]] | None = None,
     ) -> list[list[AttentionText]]:
-        """The n-best list of each utterance, with ranks and all tokens; as `decode`.
+        """Return each utterance's n-best list, with ranks and all tokens; as `decode`.
 
-        `prompts` are what the decoder is given first, for each utterance; None takes
-        the model's.
+        `prompts` are the decoder's first tokens for each utterance; None uses the
+        model's default.
 
         Raises:
-            InputError: As of `decode`; or not one prompt for each utterance.
+            InputError: As in `decode`; or another number of prompts than utterances.
         """
         utterances = self._backend.inputs(WithCtc(frames, ctc), lengths)
         options, num = self.options, len(utterances)
@@ -363,7 +359,7 @@ class AttentionDecoder(ModelDecoder):
         return [list(map(_as_text, paths[: options.nbest])) for paths in found]
 
     def _boost_cost(self, path: Any, boosts: CompiledBoosts) -> float:
-        """Minus what the search credited: the end had its own rule."""
+        """Return minus the search's credit, which includes the rule for the end."""
         return -path.boost + 0.0
 
 
@@ -381,7 +377,7 @@ def _as_text(path: AttentionPath) -> AttentionText:
 
 
 def open_decoder(model: PathLike, **more: Any) -> AttentionDecoder:
-    """A decoder of features, with its encoder."""
+    """Return a decoder of features, with its encoder."""
 
     def load(device: torch.device) -> AttentionModel:
         return load_attention(model, device=device)

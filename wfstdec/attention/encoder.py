@@ -1,9 +1,9 @@
-"""The encoder of our nets, their configuration, and their file.
+"""Encoder of the package's nets, their configuration, and their file.
 
     features [B, T, F]  -> exp (log-probs) -> two convolutions, stride 2 each
                         -> bidirectional GRU, or convolution blocks -> [B, T', D]
 
-Transducers and attention decoders have the same one.
+Transducers and attention decoders share it.
 """
 
 import json
@@ -26,10 +26,10 @@ _Net = TypeVar("_Net", bound=nn.Module)
 class HeadConfig:
     """A predictor and a joiner."""
 
-    name: str = "rnnt"  # What the head is asked for by
+    name: str = "rnnt"  # identifies the head
     # `"lstm"`, or `"stateless"`: the last two tokens
     predictor: Literal["lstm", "stateless"] = "stateless"
-    # For TDT, frames per output of the duration head; empty for RNN-T
+    # for TDT, frames per output of the duration head; empty for RNN-T
     durations: tuple[int, ...] = ()
 
 
@@ -37,21 +37,21 @@ class HeadConfig:
 class TransducerConfig:
     """Configuration of a net."""
 
-    tokens: tuple[str, ...]  # The V output tokens, the blank not among them
-    heads: tuple[HeadConfig, ...] = (HeadConfig(),)  # Predictors and joiners
-    input_dim: int = 43  # Numbers per frame of features
-    input_is_log: bool = True  # Features are log-probs: the encoder takes their exp
+    tokens: tuple[str, ...]  # the V output tokens, without the blank
+    heads: tuple[HeadConfig, ...] = (HeadConfig(),)  # predictors and joiners
+    input_dim: int = 43  # numbers per frame of features
+    input_is_log: bool = True  # features are log-probs: the encoder takes their exp
     # `"gru"`, bidirectional, or `"conv"`, residual blocks
     encoder: Literal["gru", "conv"] = "gru"
-    width: int = 192  # Channels in the encoder
+    width: int = 192  # channels in the encoder
     layers: int = 2  # GRU layers or blocks
-    kernel: int = 9  # Frames that a block sees
+    kernel: int = 9  # receptive field of a block, frames
     dim: int = 256  # D, of frames, g and embeddings
-    dropout: float = 0.1  # While training
+    dropout: float = 0.1  # in training
 
     @property
     def stride(self) -> int:
-        """Frames of features to one of the encoder."""
+        """Frames of features per frame of the encoder."""
         return 4
 
 
@@ -70,7 +70,7 @@ class ConvBlock(nn.Module):
         )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Activations [B, T, width] to the same; the mask is bool [B, T, 1]."""
+        """Map activations [B, T, width] to that shape; the mask is bool [B, T, 1]."""
         inner = F.glu(self.gate(self.norm(x)), dim=-1) * mask
         inner = self.depthwise(inner.transpose(1, 2)).transpose(1, 2)
         x = x + self.mix(F.silu(inner))
@@ -78,7 +78,7 @@ class ConvBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Features to frames; nothing behind an utterance's length reaches its frames."""
+    """Maps features to frames; padding does not affect them."""
 
     def __init__(self, config: TransducerConfig) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Encoder(nn.Module):
             self.project = nn.Linear(width, config.dim)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Features [B, T, F] and int64 [B] to frames [B, ceil(T / 4), D] and [B]."""
+        """Map features [B, T, F], int64 [B] to frames [B, ceil(T / 4), D] and [B]."""
         x = torch.exp(features) if self.config.input_is_log else features
         if x.shape[1] == 0 or x.shape[0] == 0:
             none = x.new_zeros(x.shape[0], 0, self.config.dim)
@@ -119,7 +119,7 @@ class Encoder(nn.Module):
             x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
         x = self.dropout(x)
         if self.config.encoder == "gru":
-            # Packed, since the backward half would else begin in the padding.
+            # Packed, since the backward half would otherwise begin in the padding.
             packed = nn.utils.rnn.pack_padded_sequence(
                 x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
             )
@@ -134,14 +134,13 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Implement `EncoderModel.encode`, wherever the features are."""
+        """Implement `EncoderModel.encode`, for features on any device."""
         weight = self.project.weight
         features = features.to(weight.device, weight.dtype)
         return self(features, lengths.to(weight.device))
 
 
 def _mask(lengths: Tensor, num_frames: int) -> Tensor:
-    """Mask of frames that there are, bool [B, T, 1]."""
     frames = torch.arange(num_frames, device=lengths.device)
     return (frames < lengths[:, None])[..., None]
 
@@ -149,7 +148,7 @@ def _mask(lengths: Tensor, num_frames: int) -> Tensor:
 def save_net(
     net: Any, path: PathLike, dtype: torch.dtype, format: str, **more: Any
 ) -> None:
-    """Write a net's weights and what it is made of as `.npz`, whole or not at all."""
+    """Write a net's weights and configuration as `.npz`, atomically."""
     header = {"format": format, "version": FORMAT_VERSION}
     header |= {"config": asdict(net.config), **more}
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
@@ -165,7 +164,7 @@ def read_net(
     make: Callable[[TransducerConfig, dict[str, Any]], _Net],
     writer: str,
 ) -> _Net:
-    """Read what `save_net` wrote; weights in float32."""
+    """Read a file of `save_net`; weights in float32."""
     kind = format.rpartition(".")[2]
     with reading(path, f"{kind} model", f"what `{writer}` writes"):
         with np.load(path, allow_pickle=False) as file:

@@ -1,11 +1,11 @@
-"""Protocol of an attention decoder as the search uses it.
+"""Protocol of an attention decoder's model.
 
     state, logprobs = model.start(frames, lengths, prompts)    # after the prompt
     logprobs, state = model.step(labels, state)                # one token further
-    state = model.take(state, rows)                            # repeated, dropped
-    model.limit(num_frames)                                    # tokens at most
+    state = model.take(state, rows)                            # repeat, drop rows
+    model.limit(num_frames)                                    # most tokens
 
-Outputs of a model are validated: errors are ours and name both sizes.
+Outputs of a model are validated: errors are the package's and name both sizes.
 """
 
 import time
@@ -20,7 +20,7 @@ from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.text.tokens import BLANK_NAME, TokenTable, token_table
 
 SUM_TOLERANCE = 1e-2
-"""How far the probabilities of a row may be from a sum of 1."""
+"""Tolerance of the sum of a row's probabilities."""
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class AttentionModel(Protocol):
     them for every row.
 
     Attributes:
-        tokens: The V outputs; no name twice.
+        tokens: The V outputs, with different names.
         prompt: The decoder's default prompt.
         eos: The output that ends a text.
         neutral: Outputs without text, such as timestamps: language models and
@@ -46,20 +46,20 @@ class AttentionModel(Protocol):
     def start(
         self, frames: Tensor, lengths: Tensor, prompts: Tensor
     ) -> tuple[Any, Tensor]:
-        """The decoder after its prompts.
+        """Return the decoder after its prompts.
 
         Args:
-            frames: [B, T, D] of the encoder; those behind an utterance's end must not
-                count.
+            frames: [B, T, D] of the encoder; frames after an utterance's end must be
+                ignored.
             lengths: int64 [B].
             prompts: int64 [B, P], all of one length.
 
         Returns:
-            The state, of B rows, and natural log-probs of what comes next, [B, V].
+            The state, of B rows, and natural log-probs of the next token, [B, V].
         """
 
     def step(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """The decoder one token further.
+        """Step the decoder by one token.
 
         Args:
             labels: int64 [N].
@@ -70,14 +70,14 @@ class AttentionModel(Protocol):
         """
 
     def take(self, state: Any, rows: Tensor) -> Any:
-        """The state of these rows, int64 [N]: some again, some not at all."""
+        """Select rows of the state, int64 [N]; each may occur any number of times."""
 
     def limit(self, num_frames: int) -> int:
         """Return the largest number of tokens in `num_frames` frames."""
 
 
 def checked_table(model: AttentionModel) -> TokenTable:
-    """The tokens of a model, and a blank behind them that it does not have."""
+    """Return the tokens of a model, followed by a blank that it does not have."""
     names = tuple(model.tokens)
     blank = BLANK_NAME
     while blank in names:
@@ -94,14 +94,14 @@ def checked_table(model: AttentionModel) -> TokenTable:
 def checked_rows(
     logprobs: Any, num_rows: int, num_tokens: int, *, is_first: bool
 ) -> np.ndarray:
-    """Log-probs of a model as float32 [N, V] on the host."""
+    """Validate log-probs of a model; return float32 [N, V] on the host."""
     shape, expected = tuple(getattr(logprobs, "shape", ())), (num_rows, num_tokens)
     kind = "" if isinstance(logprobs, Tensor) else f"{type(logprobs).__name__}, no "
     if kind or shape != expected:
         what = f"{kind}log-probs {shape}, expected {expected}"
         raise ShapeError(f"the model gives {what}")
     rows = np.ascontiguousarray(logprobs.detach().float().cpu().numpy())
-    bad = ~(rows.max(1) < np.inf)  # also of NaN
+    bad = ~(rows.max(1) < np.inf)  # includes NaN
     if bad.any():
         text = "the model gives NaN or +inf, expected logs of probabilities"
         raise LogprobError(text, int(bad.argmax()))
@@ -116,7 +116,7 @@ def checked_rows(
 
 
 def tree_map(function: Any, *trees: Any) -> Any:
-    """Apply a function to the arrays of pytrees of one form: the states of models."""
+    """Apply a function to the arrays of model states, pytrees of one structure."""
     first = trees[0]
     if isinstance(first, Tensor | np.ndarray):
         return function(*trees)
@@ -130,21 +130,21 @@ def tree_map(function: Any, *trees: Any) -> Any:
 
 @runtime_checkable
 class EncoderModel(Protocol):
-    """A model that has its encoder too."""
+    """A model that includes its encoder."""
 
-    input_dim: int  # Numbers per frame of features
-    stride: int  # Frames of features to one of the encoder
+    input_dim: int  # numbers per frame of features
+    stride: int  # frames of features per frame of the encoder
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Encode features [B, T, input_dim]: frames [B, T', D] and counts [B]."""
 
 
 _METHODS = ("encode", "start", "predict", "join", "step", "take", "score", "ctc")
-"""Methods that are measured."""
+"""Timed methods."""
 
 
 class TimedModel:
-    """A model that measures itself: CPU seconds of this process in its methods."""
+    """Wrapper that measures a model: CPU seconds of this process in its methods."""
 
     def __init__(self, model: Any) -> None:
         names = [name for name in dir(model) if not name.startswith("_")]

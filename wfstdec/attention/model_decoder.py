@@ -1,4 +1,4 @@
-"""Decoder and backend of models with their own tokens: transducers and attention."""
+"""Base of decoders for models with their own tokens: transducers and attention."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
 _METHODS = ("encode_as_pieces", "tokenize", "text_to_tokens")
-"""What cuts text into names: of SentencePiece, of Transformers, of NeMo."""
+"""Methods that split text into names: of SentencePiece, Transformers, NeMo."""
 
-_ADVICE = "phrases are cut into as few pieces as can be, not as the model cuts them"
+_ADVICE = "phrases are split into as few pieces as possible, not as the model does"
 
 _log = logging.getLogger("wfstdec.boost")
 
 
 def cutter(tokenizer: Any, tokens: TokenTable) -> Callable[[str], Sequence[str]] | None:
-    """Make what cuts text into tokens; None where a file of pieces is no use."""
+    """Return a function that splits text into tokens; None if a file is unusable."""
     if isinstance(tokenizer, SentencePieceFile):
         return tokenizer if _is_usable(tokenizer, tokens) else None
     for name in _METHODS:
@@ -51,7 +51,7 @@ def cutter(tokenizer: Any, tokens: TokenTable) -> Callable[[str], Sequence[str]]
 
 
 def _is_usable(file: SentencePieceFile, tokens: TokenTable) -> bool:
-    """Tell whether it can be read here and has all tokens; warns where not."""
+    """Return whether a file is readable and has all tokens; warn if not."""
     if importlib.util.find_spec("sentencepiece") is None:
         how = "pip install sentencepiece"
         _log.warning("%s needs sentencepiece (%s): %s", file.path, how, _ADVICE)
@@ -66,7 +66,7 @@ def _is_usable(file: SentencePieceFile, tokens: TokenTable) -> bool:
 
 
 class ModelBackend:
-    """A model on one device, and the utterances that it is given."""
+    """A model on one device, and batches of utterances for it."""
 
     can: frozenset[str] = frozenset()
 
@@ -88,7 +88,7 @@ class ModelBackend:
 
     @torch.no_grad()
     def encode(self, features: Any, lengths: Any) -> list[Tensor]:
-        """Frames of the model's encoder; see `ModelDecoder.encode`."""
+        """Return frames of the model's encoder; see `ModelDecoder.encode`."""
         given, size = self._tensors(features, lengths), self.model.input_dim
         if given and (dim := given[0].shape[1]) != size:
             text = f"features have F={dim} numbers a frame, the model expects F={size}"
@@ -104,7 +104,7 @@ class ModelBackend:
         return found
 
     def groups(self, which: Iterable[int], items: Sequence[Any]) -> Iterator[list[int]]:
-        """Some items of like length together: padding is computed too."""
+        """Yield batches of items of similar length: padding is computed too."""
         order = sorted(which, key=lambda i: len(items[i]))
         for first in range(0, len(order), self.batch_size):
             yield order[first : first + self.batch_size]
@@ -132,7 +132,7 @@ class ModelBackend:
 
 
 def phrases_of(boosts: Sequence[CompiledBoosts]) -> list[PhraseBoosts | None]:
-    """The phrases of each utterance."""
+    """Return the phrases of each utterance."""
     for i, one in enumerate(boosts):
         if one.words or (one.phrases is not None and not one.of_tokens):
             raise BoostError("boosts of words, expected phrases of tokens", i)
@@ -140,7 +140,7 @@ def phrases_of(boosts: Sequence[CompiledBoosts]) -> list[PhraseBoosts | None]:
 
 
 Input = Literal["frames", "features"]
-"""What is decoded: frames of the encoder, or what goes into it."""
+"""Input of the decoder: frames of the encoder, or the encoder's features."""
 Weighted = list[tuple[NgramLM, float]]
 """Language models and their weights."""
 Paths = Sequence[Any]
@@ -148,13 +148,13 @@ Paths = Sequence[Any]
 
 
 class ModelDecoder(Decoder[Any, Paths]):
-    """A search on a model with its own tokens; see `TransducerDecoder`."""
+    """Search on a model with its own tokens; see `TransducerDecoder`."""
 
-    # Phrases are cut as the model cuts text: by its `tokenizer`, if it has one, such as
-    # the SentencePiece model in its folder.
+    # Phrases are tokenised as the model does: by its `tokenizer`, if it has one, such
+    # as the SentencePiece model in its folder.
     _backend: Any
     _nbest_from = "search"
-    # Of 20,000 phrases whose later labels are worth more, many are output by mistake.
+    # With 20,000 phrases whose later labels pay more, many are output by mistake.
     phrase_options = PhraseOptions(uniform=True)
 
     def __init__(
@@ -184,7 +184,7 @@ class ModelDecoder(Decoder[Any, Paths]):
         threads: int | None = None,
         **more: Any,
     ) -> Self:
-        """A decoder of features: `load` loads its model, on a device of torch."""
+        """Return a decoder of features; `load` loads its model on a torch device."""
         if threads is not None:
             torch.set_num_threads(threads)
         try:
@@ -199,22 +199,21 @@ class ModelDecoder(Decoder[Any, Paths]):
 
     @property
     def num_tokens(self) -> int:
-        """V, the blank included; of features, how many numbers a frame has."""
+        """V, the blank included; for features, the numbers per frame."""
         return self.model.input_dim if self.input == "features" else len(self.tokens)
 
     def made_up_input(self) -> np.ndarray:
-        """Frames of zeros, or features, to warm up with."""
+        """Return zero frames, or features, for warming up."""
         width = self.num_tokens
         if self.input == "frames":
             width = getattr(self.model, "frame_dim", None) or width
         return np.zeros((8, width), np.float32)
 
     def checked(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
-        """Pass utterances on: frames and features are no log-probs."""
+        """Yield utterances unchanged: frames and features are not log-probs."""
         return iter(logprobs)
 
     def _inputs(self, backend: Any, logprobs: Any, lengths: Any) -> Any:
-        """Check frames."""
         return backend.inputs(logprobs, lengths)
 
     @property
@@ -224,7 +223,7 @@ class ModelDecoder(Decoder[Any, Paths]):
 
     @property
     def input_frame_shift_s(self) -> float:
-        """Seconds per frame of what is given to `decode`: features are shorter."""
+        """Seconds per frame of the input of `decode`, frames or features."""
         shorter = self.model.stride if self.input == "features" else 1
         return self.frame_shift_s / shorter
 
@@ -233,7 +232,7 @@ class ModelDecoder(Decoder[Any, Paths]):
         tokenizer = getattr(self.model, "tokenizer", None)
         if tokenizer is not None:
             return cutter(tokenizer, self.tokens)
-        # Pieces with spaces in them.
+        # Names of pieces have spaces as `Ġ`.
         if name := next((n for n in self.tokens.names if n.startswith("Ġ")), None):
             text = "the model has pieces like %r and no tokenizer: %s"
             _log.warning(text, name, _ADVICE)
@@ -241,7 +240,7 @@ class ModelDecoder(Decoder[Any, Paths]):
 
     @torch.no_grad()
     def encode(self, features: Any, lengths: Any = None) -> list[Tensor]:
-        """Frames of the model's encoder, [T', D] for each utterance.
+        """Return frames of the model's encoder, [T', D] for each utterance.
 
         Args:
             features: [B, T, F] or a sequence of [T, F].
@@ -255,7 +254,6 @@ class ModelDecoder(Decoder[Any, Paths]):
     def _decode_confident(
         self, logprobs: Any, lengths: Any, boosts: Any, posterior_scale: float
     ) -> list[Hypothesis]:
-        """Decode, and read confidences from the list of texts of the beam."""
         if not self.has_nbest:
             raise OptionError("confidences of a search for one text, expected a beam")
         every: Any = {"nbest": None}
@@ -270,7 +268,6 @@ class ModelDecoder(Decoder[Any, Paths]):
         return found if read is None else read(range(len(found)), found)
 
     def _boost_cost(self, path: Any, boosts: CompiledBoosts) -> float:
-        """Cost of what boosts credited a path."""
         return boosts.cost((), path.tokens.token)
 
     def _reader(self, boosts: CompiledBoosts) -> ModelPathReader:
@@ -280,20 +277,20 @@ class ModelDecoder(Decoder[Any, Paths]):
 
 
 class ModelAccount(NamedTuple):
-    """Counts the costs of paths: what is left of a total is the model's."""
+    """Costs of paths; the rest of a total is the model's."""
 
-    # Alignments are added up, and blanks may be weighed by language models: no path has
-    # a cost of the model's own.
+    # Alignments are summed, and language models may weight blanks: a path has no cost
+    # of the model alone.
 
-    options: Any  # Scales and penalties
-    lms: Weighted  # Language models and their weights
-    # Tells the cost of what a path was credited
+    options: Any  # scales and penalties
+    lms: Weighted  # language models and their weights
+    # returns the cost of a path's credit
     boost_cost: Callable[[Any, CompiledBoosts], float]
 
     def of(
         self, path: Any, _words: list[int], _cost: float, boosts: CompiledBoosts
     ) -> CostAccount:
-        """The account of a path."""
+        """Return the account of a path."""
         labels = np.ascontiguousarray(path.tokens.token, np.int32)
         graph, costs = 0.0, np.empty(len(labels), np.float32)
         for lm, weight in self.lms:
@@ -313,21 +310,21 @@ class ModelAccount(NamedTuple):
 
 
 class ModelPathReader(Reader[Paths]):
-    """Reads what searches of models found; see `Reader`."""
+    """Reads results of model searches; see `Reader`."""
 
     def best(self, found: Paths) -> Any:
-        """Find the best path."""
+        """Return the best path."""
         return found[0]
 
     def nbest(self, found: Paths, num: int | None) -> list[Hypothesis]:
-        """Read the best paths; a greedy search finds one."""
+        """Read the best paths; greedy search has one."""
         return self.read(found[:num])
 
 
 def net_of(
     model: Any, frame_shift_s: float | None, default: float
 ) -> tuple[Any, float]:
-    """The net of a `SpeechModel`, or a net itself, and the frame shift."""
+    """Return the net of a `SpeechModel`, or a net itself, and the frame shift."""
     spec = getattr(model, "spec", None)
     if spec is None or not hasattr(model, "net"):
         return model, default if frame_shift_s is None else frame_shift_s
@@ -335,7 +332,7 @@ def net_of(
 
 
 def check_input(model: Any, input: str, batch_size: int) -> None:
-    """Raise where a model cannot be decoded so."""
+    """Raise if a model cannot decode this input."""
     if input not in ("frames", "features"):
         raise OptionError(f"input={input!r}, expected 'frames' or 'features'")
     if input == "features" and not isinstance(model, EncoderModel):
@@ -350,7 +347,7 @@ def weighted_lms(
     tokens: TokenTable,
     unk_cost: float | None,
 ) -> Weighted:
-    """Language models over a model's tokens, with their weights."""
+    """Return language models over a model's tokens, with their weights."""
     if lm is None:
         return []
     pairs: Any = lm if isinstance(lm, list | tuple) else [(lm, 1.0)]

@@ -1,4 +1,4 @@
-"""Options of the search for attention decoders; checked at birth."""
+"""Options of the search for attention decoders."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -20,32 +20,31 @@ class AttentionOptions(CheckedOptions):
                 + token_insertion * tokens - boost_scale * boosts
 
     Attributes:
-        beam_size: Active texts, K; 1 is greedy: the first end that wins ends.
-        end_rule: What becomes of phrases at the end, which is a token that competes
-            with them. `"closed"`: where a text continues though the model's own best is
-            the end, or where it ends a phrase a second time within 16 tokens or a third
-            time at all, incomplete phrases are refunded and nothing is credited after.
-            `"none"`: neither.
-        ctc_weight: 0 to 1, how much CTC counts in place of attention: of live texts
-            the probability that one begins so, of finished ones their own. Above 0
-            there must be CTC log-probs: `decode(frames, ctc=...)`, or the model's.
-        pre_beam: Tokens of a live text that CTC scores, the best by all else; None for
-            1.5 K.
+        beam_size: Active texts, K; 1 is greedy: the first winning end is final.
+        end_rule: Treatment of phrases at the end, which is a token that competes with
+            them. `"closed"`: phrases close where a text continues though the model's
+            best token is the end, or where it ends a phrase a second time within 16
+            tokens or a third time at all. Incomplete phrases are then refunded and
+            nothing is credited after. `"none"`: phrases stay open.
+        ctc_weight: 0 to 1, weight of CTC relative to attention: prefix probabilities
+            for active texts, text probabilities for finished ones. Above 0 it requires
+            CTC log-probs: `decode(frames, ctc=...)`, or the model's.
+        pre_beam: Tokens of an active text that CTC scores, the best by all other terms;
+            None for 1.5 K.
         lm_scale: Multiplies the costs, and weights, of all language models.
         boost_scale: Multiplies all boosts.
         token_insertion: Nats added to the cost of every output token, marks excluded.
-        length_norm: Finished texts are ranked by their total (`"none"`), over tokens
-            and the end (`"mean"`), or over ((5 + n) / 6) ** `gnmt_alpha` (`"gnmt"`).
-            Totals stay as they are.
+        length_norm: Finished texts are ranked by their total (`"none"`), divided by the
+            number of tokens and the end (`"mean"`), or by ((5 + n) / 6) ** `gnmt_alpha`
+            (`"gnmt"`). Totals are unchanged.
         gnmt_alpha: See above.
-        stop: An utterance is over with K finished texts and no live one that can come
-            in any more (`"bound"`), with K finished (`"full"`), or at the limit of
-            tokens (`"never"`). What a live text may still gain by boosts is bounded by
-            one phrase, the best.
-        max_tokens_per_s: At most this many a second, plus 5; None leaves it to the
-            model.
-        no_repeat_ngram: No n tokens come twice in a text; 0 lets them.
-        nbest: How many texts are wanted; None for all of the beam.
+        stop: An utterance is over with K finished texts that no active one can enter
+            (`"bound"`), with K finished (`"full"`), or at the limit of tokens
+            (`"never"`). The future boosts of an active text are bounded by one phrase,
+            the best.
+        max_tokens_per_s: Most tokens per second, plus 5; None: only the model's limit.
+        no_repeat_ngram: No n-gram of this length occurs twice in a text; 0 disables it.
+        nbest: Number of texts; None for the whole beam.
 
     Raises:
         OptionError: A value is out of range.
@@ -68,7 +67,6 @@ class AttentionOptions(CheckedOptions):
     acoustic_scale: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        """Check every value."""
         self.check_choice("end_rule", get_args(EndRule))
         self.check_choice("length_norm", get_args(LengthNorm))
         self.check_choice("stop", get_args(Stop))
@@ -83,7 +81,7 @@ class AttentionOptions(CheckedOptions):
         self.check("no_repeat_ngram", lambda x: x >= 0 and x == int(x), "0 or more")
 
     def rank(self, total: float, num_tokens: int) -> float:
-        """Rank a finished text of some tokens, without the end; more is better."""
+        """Return the rank of a finished text without its end; higher is better."""
         if self.length_norm == "mean":
             total /= num_tokens + 1
         elif self.length_norm == "gnmt":
@@ -91,7 +89,7 @@ class AttentionOptions(CheckedOptions):
         return float(total)
 
     def token_limit(self, limit: int, seconds: float) -> int:
-        """Bound the number of a text's tokens, by the model's limit and its seconds."""
+        """Return a text's largest number of tokens, by model and seconds."""
         if self.max_tokens_per_s is None:
             return int(limit)
         return min(int(limit), int(np.ceil(self.max_tokens_per_s * seconds)) + 5)

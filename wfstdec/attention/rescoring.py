@@ -1,11 +1,11 @@
-"""A second pass: n-best lists of any decoder in the order of an attention model.
+"""Second pass: n-best lists of any decoder, reordered by an attention model.
 
 lists = WfstDecoder(graph, options).decode_nbest(logprobs)
 better = rescore(model, frames, lists, weight=0.5)
 better[0][0].hypothesis.text, better[0][0].attention_cost
-other = reweighed(better, weight=0.3)              # no model is asked again
+other = reweighed(better, weight=0.3)              # without running the model
 
-lists = [lattice_hypotheses(lattice, 16) for lattice in lattices]      # or of these
+lists = [lattice_hypotheses(lattice, 16) for lattice in lattices]      # or from these
 log_probs = text_log_probs(model, frames[0])
 rescore_texts(lists[:1], log_probs, lm_scale=0.5)
 """
@@ -28,18 +28,17 @@ from wfstdec.search.logprobs import as_numpy
 from wfstdec.text.tokens import TokenTable
 
 Spell = Callable[[str], Sequence[int] | None]
-"""The tokens of a text; None where it has none."""
+"""Function from text to its tokens, or None."""
 
 
 class Rescored(NamedTuple):
     """A hypothesis of a second pass."""
 
-    hypothesis: Hypothesis  # Of the first pass, as it was
-    # What the model gives for its text and the end, nats; infinite where the text
-    # cannot be spelt
+    hypothesis: Hypothesis  # of the first pass, unchanged
+    # of its text and the end by the model, nats; infinite if the text has no tokens
     attention_cost: float
-    ctc_cost: float  # What CTC gives for its text, nats; 0 where it was not asked
-    total_cost: float  # What the list is ordered by
+    ctc_cost: float  # of its text by CTC, nats; 0 without CTC
+    total_cost: float  # sort key of the list
 
 
 def rescore(
@@ -55,32 +54,32 @@ def rescore(
     ctc_tokens: TokenTable | None = None,
     reverse: bool = False,
 ) -> list[list[Rescored]]:
-    """Sort hypotheses again; of equal ones the first stays first.
+    """Reorder hypotheses by an attention model or transducer; ties keep their order.
 
         total = first_weight * total_cost of the first pass
                 + weight * (attention_cost + ctc_weight * (ctc_cost - attention_cost))
 
     Args:
-        model: A decoder; where it has a method `score(frames, lengths, prompts, labels,
-            sizes)`, with a row for each text, that is asked in place of steps. Or a
+        model: A model; its method `score(frames, lengths, prompts, labels, sizes)`,
+            with a row for each text, is used instead of steps, if it exists. Or a
             `wfstdec.transducer.forward.TextModel` of a transducer.
         frames: [T, D] of each utterance, of the encoder; tensors or arrays.
-        lists: Hypotheses of each, as `decode_nbest` or `lattice_hypotheses` gives them.
+        lists: Hypotheses of each, as from `decode_nbest` or `lattice_hypotheses`.
         weight: Of the model.
-        spell: Makes tokens of a text, in the case and with the signs that the model
-            writes; None takes the model's `tokenizer`, and the text as it is.
+        spell: Converts text to tokens, in the case and punctuation of the model; None
+            uses the model's `tokenizer`, with the text unchanged.
         first_weight: Of the first pass.
-        ctc_weight: 0 to 1, how much CTC counts in place of attention.
-        ctc: CTC log-probs of each utterance, [T, C]; None asks the model's own head.
-        ctc_tokens: As of `AttentionDecoder`.
-        reverse: The model is one that reads from right to left.
+        ctc_weight: 0 to 1, weight of CTC relative to attention.
+        ctc: CTC log-probs of each utterance, [T, C]; None uses the model's head.
+        ctc_tokens: As in `AttentionDecoder`.
+        reverse: Whether the model reads from right to left.
 
     Raises:
-        OptionError: A weight is no finite number, CTC counts and there is none, or
-            nothing spells.
-        FormatError: The model's tokenizer is a file that is no SentencePiece model.
-        ShapeError: Not as many utterances as lists, or the model gives other rows.
-        LogprobError: The model gives no log-probs.
+        OptionError: A weight is not a finite number, CTC has a weight but no log-probs,
+            or no tokenizer is available.
+        FormatError: The model's tokenizer file is not a SentencePiece model.
+        ShapeError: Another number of utterances than lists, or rows of another shape.
+        LogprobError: The model returns no log-probs.
     """
     weights = {"weight": weight, "first_weight": first_weight, "ctc_weight": ctc_weight}
     _check_weights(**weights)
@@ -95,7 +94,7 @@ def rescore(
     found = []
     tensors = map(torch.as_tensor, frames)
     for one, hyps, rows in zip(tensors, lists, given, strict=True):
-        # Hypotheses may differ in times alone: each text is asked once.
+        # Hypotheses may differ only in times: each text is scored once.
         known = _spelt(spell, [hyp.text for hyp in hyps])
         spelled = [*known.values()]
         in_order = [s[:: -1 if reverse else 1] for s in spelled]
@@ -118,12 +117,12 @@ def reweighed(
     first_weight: float = 1.0,
     ctc_weight: float = 0.0,
 ) -> list[list[Rescored]]:
-    """Order lists of `rescore` by other weights; nothing is asked again.
+    """Reorder lists of `rescore` by other weights, without running the model.
 
-    For a `ctc_weight` the lists must have been made with one above 0.
+    A `ctc_weight` requires lists that were computed with one above 0.
 
     Raises:
-        OptionError: A weight is no finite number.
+        OptionError: A weight is not a finite number.
     """
     _check_weights(weight=weight, first_weight=first_weight, ctc_weight=ctc_weight)
 
@@ -147,10 +146,10 @@ def _check_weights(**weights: float) -> None:
 def text_log_probs(
     model: AttentionModel, frames: Tensor, spell: Spell | None = None
 ) -> Callable[[list[str]], list[float]]:
-    """Make a function of texts of one utterance, as `rescore_texts` takes it.
+    """Return a function of one utterance's texts, for `rescore_texts`.
 
-    It returns what the model gives for texts and their ends, natural logs; -inf for
-    those that cannot be spelt. Arguments and errors are those of `rescore`.
+    It returns natural log-probabilities of texts with their ends; -inf for texts
+    without tokens. Arguments and errors are those of `rescore`.
     """
     spelled, costs_of = spell or spelling_of(model), _text_costs_of(model)
 
@@ -164,13 +163,12 @@ def text_log_probs(
 
 
 def _spelt(spell: Spell, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The tokens of each text that has some."""
     spelt = {text: spell(text) for text in dict.fromkeys(texts)}
     return {text: tuple(tokens) for text, tokens in spelt.items() if tokens is not None}
 
 
 def spelling_of(model: AttentionModel) -> Spell:
-    """Make the function from text to tokens that a model's own tokenizer gives."""
+    """Return the function from text to tokens of a model's tokenizer."""
     table = getattr(model, "token_table", None) or checked_table(model)
     ids = {name: i for i, name in enumerate(model.tokens)}
     tokenizer = getattr(model, "tokenizer", None)
@@ -196,7 +194,7 @@ def ctc_costs(
     logprobs: Any = None,
     tokens: TokenTable | None = None,
 ) -> list[float]:
-    """Costs of an utterance's texts by CTC, nats, over all their alignments."""
+    """Return costs of an utterance's texts by CTC, nats, over all their alignments."""
     units = CtcUnits.of(model, tokens)
     head: Any = getattr(model, "ctc", None)
     if logprobs is None and head is None:
@@ -208,7 +206,7 @@ def ctc_costs(
 
 
 def _text_costs_of(model: Any) -> Callable[..., list[float]]:
-    """The costs of texts by a model: a transducer's `TextModel` sums them up itself."""
+    """Return the function for costs of texts: the model's own, or `text_costs`."""
     return getattr(model, "text_costs", None) or partial(text_costs, model)
 
 
@@ -216,7 +214,7 @@ def _text_costs_of(model: Any) -> Callable[..., list[float]]:
 def text_costs(
     model: AttentionModel, frames: Tensor, texts: Sequence[Sequence[int]]
 ) -> list[float]:
-    """Costs of an utterance's texts and their ends by a model, nats."""
+    """Return costs of an utterance's texts and their ends by a model, nats."""
     if not texts:
         return []
     num_tokens = len(model.tokens)
@@ -236,14 +234,13 @@ def text_costs(
 def _by_steps(
     model: AttentionModel, frames: Tensor, labels: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
-    """Log-probs of each label, float64 [N, U], one step after the other."""
     num, num_tokens = len(labels), len(model.tokens)
     device = frames.device
     prompt = torch.tensor([model.prompt], device=device)
     length = torch.tensor([len(frames)], device=device)
     state, first = model.start(frames[None], length, prompt)
     rows = checked_rows(first, 1, num_tokens, is_first=True).repeat(num, 0)
-    # The encoder's frames once: all texts are of one utterance.
+    # Encoder frames only once: all texts are of one utterance.
     state = model.take(state, torch.zeros(num, dtype=torch.int64, device=device))
     found = np.zeros(labels.shape)
     for place in range(labels.shape[1]):
@@ -258,7 +255,6 @@ def _by_steps(
 def _by_score(
     model: Any, frames: Tensor, labels: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
-    """Score texts by one call: teacher forcing."""
     num, device = len(labels), frames.device
     logprobs = model.score(
         frames[None].expand(num, -1, -1),

@@ -1,8 +1,8 @@
-"""The search: one token a step for all live texts of all utterances.
+"""Beam search of attention decoders: one token per step for all active texts.
 
-A sequence of tokens comes about in one way, so nothing is merged. At each step the best
-K of an utterance that are no ends survive, and ends among the best K are finished, kept
-apart: never frozen in the beam, padded, or their scores multiplied.
+A sequence of tokens has one derivation, so nothing is merged. At each step the best K
+continuations of an utterance survive, and ends among the best K are finished and kept
+separately. They are not padded, and their scores are not changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,20 +23,20 @@ from wfstdec.search.threads import check
 
 
 class States(NamedTuple):
-    """States of all terms, in rows."""
+    """States of all terms, by row."""
 
     lm: tuple[np.ndarray, ...]  # int32 [N], of each language model
     phrase: np.ndarray  # int32 [N], of the row's list
-    # int8 [N]: `OPEN`; `CLOSING`, the phrases are over for all successors; `CLOSED`
+    # int8 [N]: `OPEN`; `CLOSING`, phrases are closed for all successors; `CLOSED`
     mode: np.ndarray
-    # int64 [N, U], the step of the automaton by which each token ended one, -1 for none
+    # int64 [N, U], the automaton's step at which each token ended one, -1 for none
     ended: np.ndarray
-    loops: np.ndarray  # bool [N], the last token ended a phrase once too often
+    loops: np.ndarray  # bool [N], whether the last token ended a phrase too often
 
 
 LOOP_TOKENS = 16
-"""A phrase that ends a second time within this many tokens is a loop, and so is one
-that ends a third time: Whisper would repeat it up to the limit of tokens."""
+"""A phrase that ends a second time within this many tokens is a loop, as is one that
+ends a third time: Whisper would repeat it up to the limit of tokens."""
 
 
 class Fusion:
@@ -58,7 +58,7 @@ class Fusion:
         self._list_of = np.array([numbers.get(id(one), 0) for one in lists], np.int64)
 
     def start(self, num: int) -> States:
-        """The states before `num` utterances, a row each."""
+        """Return the states before `num` utterances, a row each."""
         lm = tuple(np.full(num, lm.start, np.int32) for lm, _ in self.lms)
         starts = np.array([one.start for one in self.lists], np.int32)[self._list_of]
         no, none = np.zeros(num, bool), np.zeros((num, 0), np.int64)
@@ -67,9 +67,9 @@ class Fusion:
     def fused(
         self, logprobs: np.ndarray, at: States, utterance: np.ndarray
     ) -> tuple[np.ndarray, States]:
-        """Log-probs with all terms except CTC, and the states with `CLOSING` set."""
+        """Return log-probs with all terms except CTC; the states with `CLOSING` set."""
         fused = logprobs
-        # The model's share, less that of CTC; impossible tokens stay so.
+        # The model's share, without CTC's; impossible tokens stay impossible.
         if self.options.ctc_weight:
             part = np.float32(1 - self.options.ctc_weight)
             possible = logprobs > -np.inf
@@ -83,7 +83,7 @@ class Fusion:
             costs[:, self.silent] = 0
             costs[:, self.eos] = lm.automaton.final_cost[states]
             gains = costs * np.float32(-weight)
-            if weight < 0:  # what is impossible stays so
+            if weight < 0:  # impossible tokens stay impossible
                 gains[np.isposinf(costs)] = -np.inf
             fused = fused + gains
         if len(self.lists) == 1:
@@ -102,7 +102,7 @@ class Fusion:
     def _rows_of_lists(
         self, utterance: np.ndarray, counts: np.ndarray | bool = True
     ) -> Iterator[tuple[PhraseBoosts, np.ndarray]]:
-        """Yield each list, and which rows have it, of those that count."""
+        """Yield each active list and its rows."""
         which = np.where(counts, self._list_of[utterance], 0)
         for number, boosts in enumerate(self.lists):
             rows = np.flatnonzero(which == number)
@@ -110,7 +110,7 @@ class Fusion:
                 yield boosts, rows
 
     def stepped(self, at: States, labels: np.ndarray, utterance: np.ndarray) -> States:
-        """The states after one token each, int64 [N]."""
+        """Return the states after one token each, int64 [N]."""
         is_silent = np.isin(labels, self.silent)
         lm = tuple(
             np.where(is_silent, states, model.step_batch(states, labels)[1])
@@ -122,7 +122,7 @@ class Fusion:
             paid, before = boosts.automaton.final_cost, phrase[rows]
             costs, after = boosts.step_batch(before, labels[rows])
             phrase[rows] = after
-            # What a step pays beyond the change of credit is a phrase that is complete.
+            # Payment beyond the change of credit means a complete phrase.
             completes = paid[before] - paid[after] - costs > 0
             step = before * np.int64(boosts.num_labels) + labels[rows]
             new[rows] = np.where(completes, step, -1)
@@ -134,15 +134,15 @@ class Fusion:
         return States(lm, phrase, mode, steps, loops)
 
     def paid_ahead(self, at: States, utterance: np.ndarray) -> np.ndarray:
-        """Credit of incomplete phrases, float64 [N]."""
+        """Return the credit of incomplete phrases, float64 [N]."""
         found = np.zeros(len(at.phrase))
         for boosts, rows in self._rows_of_lists(utterance, at.mode != CLOSED):
             found[rows] = boosts.automaton.final_cost[at.phrase[rows]]
         return found
 
     def margin(self, utterance: int | np.integer) -> float:
-        """The most that a text may still gain: the best phrase."""
-        # Infinite where language models may favour tokens.
+        """Return the most that a text may still gain: the best phrase."""
+        # Infinite if language models may favour tokens.
         if any(weight < 0 for _, weight in self.lms):
             return np.inf
         a = self.lists[self._list_of[utterance]].automaton
@@ -151,32 +151,32 @@ class Fusion:
 
 
 class FinishedHypothesis(NamedTuple):
-    """A text that the search found."""
+    """Finished text."""
 
-    tokens: tuple[int, ...]  # All of them, marks too, the end not
-    total: float  # Nats, higher is better
-    attention: float  # What the model gives for it, the end included where there is one
-    ctc: float  # What CTC gives for it; where it is cut off, for all that begins so
-    rank: float  # What texts are ordered by
-    closed_at: int  # How many tokens there were when its phrases closed, -1 for never
-    reached_final: bool  # Whether it ends as a text should; False where it could not
+    tokens: tuple[int, ...]  # all tokens with marks, without the end
+    total: float  # nats, higher is better
+    attention: float  # of the model, with the end if it has one
+    ctc: float  # of CTC; of the prefix if the text is cut off
+    rank: float  # sort key of texts
+    closed_at: int  # number of tokens when its phrases closed, -1 for never
+    reached_final: bool  # whether it ends regularly
 
 
 class ActiveHypotheses(NamedTuple):
-    """Active texts, those of an utterance together, the best first."""
+    """Active texts, grouped by utterance, the best first."""
 
     utterance: np.ndarray  # int64 [N]
     tokens: np.ndarray  # int64 [N, U]
     score: np.ndarray  # float64 [N]
     attention: np.ndarray  # float64 [N], the model's part
     closed_at: np.ndarray  # int64 [N]
-    at: States  # States of the fusion
-    row: np.ndarray  # int64 [N], which rows of the model they are
-    ctc: CtcRows | None  # How far CTC is with them; None without it
+    at: States  # states of the fusion
+    row: np.ndarray  # int64 [N], rows of the model
+    ctc: CtcRows | None  # state of CTC; None without it
 
 
 class Searcher:
-    """Searcher with one set of options on one batch."""
+    """Search with one set of options on one batch."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Searcher:
     def run(
         self, frames: Tensor, lengths: Tensor, prompts: Tensor, limits: Sequence[int]
     ) -> list[list[FinishedHypothesis]]:
-        """The texts of each utterance, best first; at least one, at most K."""
+        """Return the texts of each utterance, best first; at least one, at most K."""
         num = len(lengths)
         self._limits, self._device = np.asarray(limits, np.int64), frames.device
         self._finished: list[list[FinishedHypothesis]] = [[] for _ in range(num)]
@@ -216,7 +216,6 @@ class Searcher:
     def _checked(
         self, logprobs: Any, hyps: ActiveHypotheses, *, is_first: bool
     ) -> np.ndarray:
-        """The model's answer for the live texts, float32 [N, V]."""
         num = len(hyps.utterance)
         try:
             return checked_rows(logprobs, num, self._num_tokens, is_first=is_first)
@@ -227,7 +226,6 @@ class Searcher:
     def _advanced(
         self, hyps: ActiveHypotheses, rows: np.ndarray
     ) -> tuple[ActiveHypotheses, np.ndarray, np.ndarray]:
-        """The active texts, their new tokens, and the model's rows before them."""
         fused, at = self.fusion.fused(rows, hyps.at, hyps.utterance)
         hyps, size = hyps._replace(at=at), self.options.no_repeat_ngram
         if size:
@@ -241,12 +239,11 @@ class Searcher:
         active = np.flatnonzero(~is_last)
         if not len(active):
             return hyps, active, active
-        if len(active) < len(is_last):  # copies of rows are what takes time here
+        if len(active) < len(is_last):  # copies of rows dominate the time
             hyps, fused, rows, scored = taken((hyps, fused, rows, scored), active)
         parent, label, total = self._chosen(hyps, fused, rows)
         after = taken(hyps, parent)
-        # Where a list's phrases close is known before the step, and takes effect behind
-        # it.
+        # Closing is known before the step and takes effect after it.
         newly = after.at.mode == CLOSING
         after = after._replace(
             tokens=np.concatenate([after.tokens, label[:, None]], 1),
@@ -264,12 +261,12 @@ class Searcher:
     def _chosen(
         self, hyps: ActiveHypotheses, fused: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Parents, tokens and totals of survivors; ended texts are put aside."""
+        """Return parents, tokens and totals of survivors; put ended texts aside."""
         width = self.options.beam_size
         shape = len(fused), min(width + 1, self._num_tokens)
         labels, gains = np.empty(shape, np.int64), np.empty(shape, np.float32)
         best_labels(fused, labels, gains)
-        # In the order of totals, of equal ones the lower row, then the lower token.
+        # Sorted by total; ties go to the lower row, then the lower token.
         totals = (hyps.score[:, None] + gains).ravel()
         order = np.lexsort((-totals, np.repeat(hyps.utterance, shape[1])))
         order = order[totals[order] > -np.inf]
@@ -278,11 +275,11 @@ class Searcher:
         first = np.searchsorted(utterance, utterance)  # of the same utterance
         is_end = label == self._eos
         place, before = np.arange(len(order)), np.cumsum(~is_end) - ~is_end
-        # Ends among the first K are taken, and the first K that are no ends.
+        # Take ends among the first K, and the first K continuations.
         for i in np.flatnonzero(is_end & (place - first < width)).tolist():
             self._finish(self._text(hyps, parent[i], total[i], rows), utterance[i])
         kept = ~is_end & (before - before[first] < width)
-        # Where nothing may follow, not even an end.
+        # Utterances without a possible continuation or end.
         lost = set(hyps.utterance.tolist()) - set(utterance[kept].tolist())
         dead = [one for one in lost if not self._finished[one]]
         which, none = np.isin(hyps.utterance, dead), np.full(len(rows), -np.inf)
@@ -296,14 +293,13 @@ class Searcher:
         rows: np.ndarray,
         which: np.ndarray,
     ) -> None:
-        """End texts at the price of the end, where that can be paid."""
         if not len(which):
             return
         totals = hyps.score + ends
         ahead = self.fusion.paid_ahead(hyps.at, hyps.utterance)
         for row in which.tolist():
             text = self._text(hyps, row, totals[row], rows)
-            # Cut off without an end: what phrases paid ahead is taken back.
+            # Cut off without an end: advance payments of phrases are refunded.
             if totals[row] == -np.inf:
                 text = text._replace(
                     total=float(hyps.score[row] - ahead[row]),
@@ -325,13 +321,13 @@ class Searcher:
         return FinishedHypothesis(tokens, total, attention, ctc, rank, closed_at, True)
 
     def _finish(self, text: FinishedHypothesis, utterance: int) -> None:
-        """Put a text on the list of an utterance: K by rank, the rest is gone."""
+        """Add a text to the list of an utterance; keep the K best by rank."""
         found = [*self._finished[utterance], text]
         found.sort(key=lambda one: (not one.reached_final, -one.rank))
         self._finished[utterance] = found[: self.options.beam_size]
 
     def _is_over(self, hyps: ActiveHypotheses) -> np.ndarray:
-        """Mask of utterances that are done, bool [B]."""
+        """Return the mask of finished utterances, bool [B]."""
         options, width = self.options, self.options.beam_size
         ended = [sum(text.reached_final for text in f) for f in self._finished]
         full = np.array(ended) >= width
@@ -343,7 +339,7 @@ class Searcher:
         earned = hyps.score - self.fusion.paid_ahead(hyps.at, hyps.utterance)
         over, length = full.copy(), hyps.tokens.shape[1]
         for i in np.flatnonzero(full & np.isin(np.arange(len(full)), hyps.utterance)):
-            # The best rank that a live text can still come to.
+            # Upper bound of an active text's rank.
             limit = max(int(self._limits[i]), length)
             total = earned[hyps.utterance == i].max() + self.fusion.margin(i)
             total += max(0.0, -options.token_insertion) * (limit - length)
@@ -358,7 +354,6 @@ class Searcher:
         parents: np.ndarray,
         hyps: ActiveHypotheses,
     ) -> tuple[Any, Any]:
-        """The model one token further; `hyps.row` is set to its new rows."""
         hyps.row[:] = np.arange(len(labels))
         as_tensor = torch.from_numpy(np.stack([labels, parents])).to(self._device)
         return self.model.step(as_tensor[0], self.model.take(state, as_tensor[1]))
@@ -367,7 +362,6 @@ class Searcher:
 def _without_repeats(
     fused: np.ndarray, tokens: np.ndarray, size: int, eos: int
 ) -> np.ndarray:
-    """Drop tokens that make an n-gram come a second time."""
     fused = fused.copy()
     start = tokens.shape[1] - size + 1
     for i, text in enumerate(tokens.tolist()):
@@ -380,7 +374,7 @@ def _without_repeats(
 
 
 def is_looped(tokens: Sequence[int]) -> bool:
-    """Tell whether a text ends in four times the same, of one token or more."""
+    """Return whether a text ends with four repetitions of one or more tokens."""
     return any(
         tuple(tokens[-4 * size :]) == tuple(tokens[-size:]) * 4
         for size in range(1, len(tokens) // 4 + 1)

@@ -1,4 +1,4 @@
-"""A decoder with attention in torch, alone or with an encoder and a CTC head.
+"""Attention decoder in torch, alone or with an encoder and a CTC head.
 
     net = AttentionNet(AttentionSizes(tokens=257, dim=192, frames=192))
     logits = net(frames, lengths, labels)               # teacher forcing, [B, U, V]
@@ -11,8 +11,8 @@
     logprobs = model.ctc(frames)                       # [B, T', V + 1], of the pieces
 
 Keys and values of cross-attention are computed once per utterance; all its rows are
-positions of one query. Both heads have the V pieces, and one output after them: the end
-of a text for attention, the blank for CTC.
+positions of one query. Both heads have the V pieces, and one more output: the end of a
+text for attention, the blank for CTC.
 """
 
 import math
@@ -31,22 +31,22 @@ class AttentionSizes(NamedTuple):
     """Sizes of an `AttentionNet`."""
 
     tokens: int  # V
-    dim: int  # Of its layers
-    frames: int  # Numbers in a frame of the encoder
-    heads: int = 4  # Of every attention
-    layers: int = 3  # How many
-    inner: int = 0  # Of the layers between attentions; 0 is four times `dim`
-    positions: int = 448  # Tokens that a text may have, the prompt included
+    dim: int  # of its layers
+    frames: int  # numbers per frame of the encoder
+    heads: int = 4  # of every attention
+    layers: int = 3  # number of layers
+    inner: int = 0  # of the feed-forward layers; 0 is four times `dim`
+    positions: int = 448  # most tokens of a text, prompt included
 
 
 class AttentionNet(nn.Module):
-    """Layers of self-attention, cross-attention and a network between, norms first."""
+    """Layers of self-attention, cross-attention and feed-forward, pre-norm."""
 
     def __init__(self, sizes: AttentionSizes, dropout: float = 0.0) -> None:
         super().__init__()
         self.sizes = sizes
         self.embed = nn.Embedding(sizes.tokens, sizes.dim)
-        nn.init.normal_(self.embed.weight, std=sizes.dim**-0.5)  # logits are by it too
+        nn.init.normal_(self.embed.weight, std=sizes.dim**-0.5)  # shared with logits
         self.position = nn.Parameter(0.02 * torch.randn(sizes.positions, sizes.dim))
         self.enter = nn.Linear(sizes.frames, sizes.dim)
         self.layers: Any = nn.ModuleList(_Layer(sizes) for _ in range(sizes.layers))
@@ -54,7 +54,7 @@ class AttentionNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, frames: Tensor, lengths: Tensor, labels: Tensor) -> Tensor:
-        """Logits of the token behind each, [B, U, V]."""
+        """Return logits of the token after each label, [B, U, V]."""
         memory, mask = self.memory(frames, lengths)
         size = labels.shape[1]
         x = self.dropout(self.embed(labels) + self.position[:size])
@@ -69,7 +69,7 @@ class AttentionNet(nn.Module):
         return self.logits(x)
 
     def memory(self, frames: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames with their positions, [B, T, dim], and which are real [B, 1, 1, T]."""
+        """Return frames with positions, [B, T, dim], and their mask [B, 1, 1, T]."""
         time = torch.arange(frames.shape[1], device=frames.device)
         mask = time < lengths[:, None]
         dim = self.sizes.dim
@@ -80,13 +80,11 @@ class AttentionNet(nn.Module):
         return torch.where(mask[:, :, None], frames, 0.0), mask[:, None, None]
 
     def logits(self, x: Tensor) -> Tensor:
-        """Logits by the embedding of the tokens."""
+        """Return logits by the embedding of the tokens."""
         return self.norm(x) @ self.embed.weight.T
 
 
 class _Layer(nn.Module):
-    """Layer with separate parts: search and training combine them differently."""
-
     def __init__(self, sizes: AttentionSizes) -> None:
         super().__init__()
         dim, inner = sizes.dim, sizes.inner or 4 * sizes.dim
@@ -98,51 +96,46 @@ class _Layer(nn.Module):
         self.up, self.down = nn.Linear(dim, inner), nn.Linear(inner, dim)
 
     def split(self, x: Tensor) -> Tensor:
-        """Heads apart: [B, U, dim] to [B, H, U, dim / H]."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of self-attention."""
         query, key, value = self.into(self.norms[0](x)).chunk(3, -1)
         return self.split(query), self.split(key), self.split(value)
 
     def query(self, x: Tensor) -> Tensor:
-        """Queries of cross-attention."""
         return self.split(self.ask(self.norms[1](x)))
 
     def memory(self, frames: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of cross-attention."""
         key, value = self.tell(frames).chunk(2, -1)
         return self.split(key), self.split(value)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
     ) -> Tensor:
-        """Attention, heads together again: [B, U, dim]."""
+        """Return the attention with joined heads: [B, U, dim]."""
         found = nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask
         )
         return found.transpose(1, 2).flatten(2)
 
     def between(self, x: Tensor) -> Tensor:
-        """The network behind both attentions."""
         return self.down(nn.functional.gelu(self.up(self.norms[2](x))))
 
 
 class State(NamedTuple):
-    """The net after some tokens, of N rows."""
+    """State of the net, of N rows."""
 
     keys: tuple[Tensor, ...]  # [N, H, U, dim / H] of each layer's self-attention
     values: tuple[Tensor, ...]  # [N, H, U, dim / H] of each layer's self-attention
     # Keys and values [B, H, T, dim / H] of each layer's cross-attention: of utterances,
     # not rows
     memory: tuple[tuple[Tensor, Tensor], ...]
-    mask: Tensor  # Bool [B, 1, 1, T], real frames
-    utterance: Tensor  # Int64 [N], whose rows they are, in order
+    mask: Tensor  # bool [B, 1, 1, T], real frames
+    utterance: Tensor  # int64 [N], utterance of each row, in order
 
 
 class TorchAttention:
-    """An `AttentionNet` as the search asks for it; see `AttentionModel`."""
+    """An `AttentionNet` as an `AttentionModel`."""
 
     neutral: frozenset[int] = frozenset()
 
@@ -157,7 +150,7 @@ class TorchAttention:
         self.prompt: tuple[int, ...] = (eos,)
 
     def limit(self, num_frames: int) -> int:
-        """Bound the tokens of a text by its frames and by the net's positions."""
+        """Return the most tokens of a text, by its frames and the net's positions."""
         return min(self.net.sizes.positions - len(self.prompt), num_frames)
 
     @torch.inference_mode()
@@ -175,7 +168,7 @@ class TorchAttention:
         utterance = torch.arange(num, device=frames.device)
         state = State(none, none, pairs, mask, utterance)
         logprobs = frames.new_zeros(0)
-        # One by one: what `step` keeps is then the same as for tokens of a text.
+        # One by one, so that cached keys equal those of `step`.
         for place in range(prompts.shape[1]):
             logprobs, state = self.step(prompts[:, place], state)
         return state, logprobs
@@ -186,7 +179,7 @@ class TorchAttention:
         net = self.net
         place = state.keys[0].shape[2]
         x = net.embed(labels)[:, None] + net.position[place]
-        # Rows of an utterance, however many there are, are positions of one query.
+        # All rows of an utterance are positions of one query.
         same = state.utterance[:, None] == state.utterance
         grid = state.utterance, same.tril(-1).sum(1)
         most = int(grid[1].max()) + 1
@@ -214,14 +207,14 @@ class TorchAttention:
         labels: Tensor,
         sizes: Tensor,
     ) -> Tensor:
-        """Log-probs of each label behind those before it, [N, U]: teacher forcing."""
+        """Return log-probs of each label after its prefix, [N, U] (teacher forcing)."""
         given = torch.cat([prompts, labels], 1)[:, :-1]
         logits = self.net(frames.to(self.net.enter.weight.dtype), lengths, given)
         logprobs = logits[:, prompts.shape[1] - 1 :].float().log_softmax(-1)
         return logprobs.gather(2, labels[:, :, None])[:, :, 0]
 
     def take(self, state: State, rows: Tensor) -> State:
-        """Implement `AttentionModel.take`: self-attention alone is reordered."""
+        """Implement `AttentionModel.take`: only self-attention is reordered."""
         return state._replace(
             keys=tuple(one[rows] for one in state.keys),
             values=tuple(one[rows] for one in state.values),
@@ -231,7 +224,7 @@ class TorchAttention:
 
 _FORMAT = "wfstdec.attention"
 END = "</s>"
-"""What the output behind the pieces is called."""
+"""Name of the output after the pieces."""
 
 
 class JointNet(nn.Module):
@@ -252,7 +245,7 @@ class JointNet(nn.Module):
         self.ctc = nn.Linear(config.dim, size)
 
     def save(self, path: PathLike, dtype: torch.dtype = torch.float16) -> None:
-        """Write configuration and weights as `.npz`, whole or not at all."""
+        """Write configuration and weights as `.npz`, atomically."""
         save_net(self, path, dtype, _FORMAT, sizes=self.attention.sizes._asdict())
 
 
@@ -273,7 +266,7 @@ class JointAttention(TorchAttention):
 
     @torch.no_grad()
     def ctc(self, frames: Tensor) -> Tensor:
-        """Log-probs of the pieces by CTC, the blank behind them."""
+        """Return log-probs of the pieces by CTC, the blank last."""
         logits = self.joint_net.ctc(frames.to(self.joint_net.ctc.weight.dtype))
         return torch.log_softmax(logits, -1, dtype=torch.float32)
 
@@ -284,23 +277,23 @@ def load_attention(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> JointAttention:
-    """Load an encoder with an attention head and a CTC head, to decode with.
+    """Load an encoder with an attention head and a CTC head for decoding.
 
-    A SentencePiece model in the file's folder (`bpe.model`, `tokenizer.model`) cuts
-    phrases.
+    A SentencePiece model in the file's folder (`bpe.model`, `tokenizer.model`)
+    tokenises phrases.
 
     Args:
-        path: What `JointNet.save` wrote.
-        device: Where it runs.
+        path: A file written by `JointNet.save`.
+        device: Device to run on.
         dtype: float32 or bfloat16.
 
     Returns:
         An `AttentionModel` with `encode(features, lengths)`, for
         `AttentionDecoder(model, input="features")`, and `ctc(frames)`, log-probs
-        [..., V + 1] of the same V pieces with the blank behind them.
+        [..., V + 1] of the same V pieces, the blank last.
 
     Raises:
-        FormatError: The file cannot be read, or is no such model.
+        FormatError: The file cannot be read, or is not such a model.
     """
 
     def make(config: TransducerConfig, header: dict[str, Any]) -> JointNet:

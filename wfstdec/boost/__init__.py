@@ -1,1 +1,1 @@
-"""Boosting of words and phrases, per utterance, shared by both decoders."""
+"""Boosting of words and phrases, per utterance, shared by all decoders."""

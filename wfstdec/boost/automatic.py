@@ -1,26 +1,26 @@
-"""The bonuses of a list without numbers: as much as is safe.
+"""Default bonuses of a list without numbers.
 
     bonus = min(MOST, ln(1 + TRUST / (sqrt(p) * sum of all sqrt(p)))) * share
     bonus = max(0, unk_cost - max(ADDED, ln(3 n))) * share      of each of n OOV words
 
-`p` is the unigram probability of an entry; a phrase counts as its rarest word, the most
-that it can be. With such bonuses the list is `TRUST` times as probable as everything
+`p` is the unigram probability of an entry; for a phrase that of its rarest word, an
+upper bound. With such bonuses the list is `TRUST` times as probable as everything
 else; words share that by the roots of their probabilities, so that rare ones gain more.
-`share` is 1; of a word a token apart from a likelier one `NEIGHBOURS`, of one that
-sounds as one `SIMILAR` times likelier that the list lacks `HOMOPHONES`; of a phrase
-that of its most distinct word. Of an OOV word it is `NEAR_ADDED` and `SAME_ADDED`, by
-words that cost less than `COMMON` nats.
+`share` is 1, except: `NEIGHBOURS` for a word that differs in one token from a likelier
+one; `HOMOPHONES` for a word that sounds like one that is `SIMILAR` nats likelier and
+not in the list; for a phrase the share of its most distinct word. For an OOV word it is
+`NEAR_ADDED` and `SAME_ADDED`, by words that cost less than `COMMON` nats.
 
-Where there are no words, p follows from the number of tokens n of an entry and that of
-all tokens, V, or of what the list's letters can make where that is far less: a model of
-6,625 characters writes English with 27. A list in which letters do not come again and
-again (`RECURRENCES`) does not show them all. With `MOST_OF_TOKENS`, and 1 for `TRUST`,
-the rule is the same:
+Without words, p follows from the number of tokens n of an entry and the number of all
+tokens, V, or of combinations of the list's letters if that is far less: a model of
+6,625 characters writes English with 27. A list in which letters recur less often than
+`RECURRENCES` does not show them all. With `MOST_OF_TOKENS`, and 1 for `TRUST`, the rule
+is the same:
 
     p = min(V, letters ** (letters per token)) ** -((n + 1.5) / 3)
 
-Two pronunciations are a token apart where one without its token `i` is the other, or
-the other without its token `i`: so all of them are hashed with each token left out.
+Two pronunciations differ in one token if one without its token `i` is the other, or the
+other without its token `i`: so all of them are hashed with each token removed.
 """
 
 import math
@@ -36,29 +36,29 @@ from wfstdec.jit import jit
 from wfstdec.text.lexicon import Lexicon, Pronunciation, word_ids
 
 DISTINCT, NEIGHBOUR, HOMOPHONE = 0, 1, 2
-"""What is known of a word's pronunciations; the greatest that holds of any."""
+"""Similarity of a word's pronunciations to others; the largest value of any counts."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _PLACE = np.uint64(0xC2B2AE3D27D4EB4F)
 MOST, MOST_OF_TOKENS = 8.0, 6.0
-"""No bonus is larger, nats: lists that may be trusted gain nothing beyond."""
+"""Largest bonus, nats: larger ones brought no gain on relevant lists."""
 TRUST = 0.25
-"""1 has slightly more of the words of short lists right, and does harm with 20,000."""
-NEIGHBOURS, HOMOPHONES = 0.6, 0.2  # shares of words that may be taken for likelier ones
-SIMILAR = 3.0  # a homophone that is likelier by less does not count
-ADDED = 6.7  # least cost of an OOV word, nats, its bonus deducted
-COMMON = 9.0  # words that cost less, nats, must not be taken for added ones
-NEAR_ADDED, SAME_ADDED = 0.6, 0.1  # shares of added words that sound like common ones
+"""1 has slightly more of the words of short lists right, and raises WER with 20,000."""
+NEIGHBOURS, HOMOPHONES = 0.6, 0.2  # shares of words confusable with likelier ones
+SIMILAR = 3.0  # nats; homophones that are less likelier than this do not count
+ADDED = 6.7  # least cost of an OOV word minus its bonus, nats
+COMMON = 9.0  # words below this cost, nats, must not be confused with OOV words
+NEAR_ADDED, SAME_ADDED = 0.6, 0.1  # shares of OOV words that sound like common ones
 RECURRENCES = 30
-"""How often each letter has to be in a list, on the average, to be known as all."""
+"""Average count of each letter above which a list shows all letters."""
 FAR_LESS = 1.5
-"""Power of the number of tokens that letters can make, below which V does not count."""
+"""Exponent for the number of combinations of letters, below which V does not count."""
 
-_RAREST = 40.0  # no word is taken to cost more, nats
+_RAREST = 40.0  # largest cost of a word, nats
 _EXTRA_TOKENS, _TOKENS_PER_V = 1.5, 3.0
 
 
 def bonuses_of_lengths(num_tokens: int, lengths: Mapping[str, int]) -> dict[str, float]:
-    """The bonus of each phrase of a list by its number of tokens, nats."""
+    """Return the bonus of each phrase of a list by its number of tokens, nats."""
     sizes = np.array(list(lengths.values()), np.float64)
     power = (sizes + _EXTRA_TOKENS) / _TOKENS_PER_V
     per_token = math.log(max(2, num_tokens))
@@ -75,13 +75,13 @@ def bonuses_of_lengths(num_tokens: int, lengths: Mapping[str, int]) -> dict[str,
 def _bonuses(
     root: np.ndarray, most: float, trust: float = 1.0, more: float = 0.0
 ) -> np.ndarray:
-    """Bonuses by the roots of probabilities; `more` is the sum of further ones."""
-    # `fsum`: the order of a list changes nothing.
+    """Return bonuses by the roots of probabilities; `more`: sum of additional roots."""
+    # `fsum`: independent of the order of a list.
     return np.minimum(most, np.log1p(trust / (root * (math.fsum(root) + more))))
 
 
 class Sounds:
-    """The pronunciations of a lexicon, to be compared with others."""
+    """Pronunciations of a lexicon, for comparison with others."""
 
     # `word_cost`: float [W], unigram costs, nats.
 
@@ -97,7 +97,7 @@ class Sounds:
         cost = np.repeat(self.cost, lengths)
         self._whole = _least(whole, self.cost)
         self._without = _least(without, cost)
-        # Equal pronunciations are equal without a token too.
+        # Equal pronunciations are also equal without a token.
         order = np.argsort(cost, kind="stable")
         of_whole = np.repeat(whole, lengths)
         keys, first = np.unique(at_place[order], return_index=True)
@@ -110,7 +110,7 @@ class Sounds:
         self._other_at_place = _least(at_place, others)
 
     def of_words(self, num_words: int) -> np.ndarray:
-        """How likelier words sound, for each word, uint8 [W]."""
+        """Return the similarity to likelier words, for each word, uint8 [W]."""
         found = np.zeros(num_words, np.uint8)
         np.maximum.at(
             found, self.word, self.near(self.prons, self.cost, math.log(SIMILAR))
@@ -123,9 +123,9 @@ class Sounds:
         cost: np.ndarray | float,
         least: float = 0.0,
     ) -> np.ndarray:
-        """How words that cost less sound, for each pronunciation, uint8 [P]."""
-        # `cost`: nats, float64 [P] or one for all. `least`: by how much a homophone
-        # must cost less.
+        """Return the similarity to words of lower cost, per pronunciation [P]."""
+        # `cost`: nats, float64 [P] or one for all. `least`: cost difference above which
+        # homophones count.
         found = self.neighbours(prons, cost).astype(np.uint8)
         whole = _hashes_of(prons)[1]
         found[_look_up(self._whole, whole) < cost - least] = HOMOPHONE
@@ -134,10 +134,9 @@ class Sounds:
     def neighbours(
         self, prons: Sequence[Sequence[int]], cost: np.ndarray | float
     ) -> np.ndarray:
-        """Mask of pronunciations a token apart from a likelier one, bool [P]."""
-        # Hashes in place of pairs: lexicons have 200,000 pronunciations. A neighbour
-        # differs by one token more, less, or another one: then both are equal without
-        # it.
+        """Mark pronunciations one token apart from a likelier one, bool [P]."""
+        # Hashes instead of pairs: lexicons have 200,000 pronunciations. A neighbour has
+        # one token more, less, or replaced: then both are equal without it.
         lengths, whole, without, at_place = _hashes_of(prons)
         owner = np.repeat(np.arange(len(prons)), lengths)
         cost = np.full(len(prons), cost)
@@ -147,20 +146,19 @@ class Sounds:
         best = _look_up(self._at_place, at_place)
         other = np.where(is_same, _look_up(self._other_at_place, at_place), best)
         other = other < cost[owner]
-        # `at`, since a pronunciation has an entry for each token left out.
+        # `at`, since a pronunciation has one entry per removed token.
         np.logical_or.at(near, owner, shorter | other)
         return near
 
 
 def _hashes_of(prons: Sequence[Sequence[int]]) -> tuple[np.ndarray, ...]:
-    """Lengths of pronunciations, int64 [P], and their `_hashes`."""
+    """Return lengths of pronunciations, int64 [P], and their `_hashes`."""
     lengths = np.array([len(one) for one in prons], np.int64)
     tokens = np.fromiter(chain.from_iterable(prons), np.int64, int(lengths.sum()))
     return lengths, *_hashes(tokens, np.concatenate([[0], np.cumsum(lengths)]))
 
 
 def _least(keys: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different keys, sorted, and the least cost of each."""
     if not len(keys):
         return np.zeros(1, keys.dtype), np.full(1, np.inf)
     order = np.argsort(keys, kind="stable")
@@ -172,7 +170,7 @@ def _look_up(
     known: tuple[np.ndarray, np.ndarray], keys: np.ndarray, missing: Any = np.inf
 ) -> np.ndarray:
     different, least = known
-    order = np.argsort(keys)  # in order they are found twice as fast
+    order = np.argsort(keys)  # sorted queries are twice as fast
     at = np.empty(len(keys), np.int64)
     at[order] = np.searchsorted(different, keys[order])
     at = np.minimum(at, len(different) - 1)
@@ -181,7 +179,7 @@ def _look_up(
 
 @jit
 def _hashes(tokens, splits):
-    """Hashes, uint64: whole [P]; without each token [N]; the same with its place."""
+    """Return hashes, uint64: whole [P]; without each token [N]; also with its place."""
     whole = np.zeros(len(splits) - 1, np.uint64)
     without = np.zeros(len(tokens), np.uint64)
     at_place = np.zeros(len(tokens), np.uint64)
@@ -193,7 +191,7 @@ def _hashes(tokens, splits):
                 if skipped != t:
                     without[skipped] = _longer(without[skipped], tokens[t])
         for skipped in range(first, last):
-            # Without the place, any two neighbours by a missing token would count as
+            # Without the place, any two neighbours by a removed token would count as
             # replaced.
             place = np.uint64(skipped - first + 1) * _PLACE
             at_place[skipped] = (without[skipped] ^ place) * _FACTOR
@@ -207,9 +205,9 @@ def _longer(key, token):
 
 
 class DefaultBonuses:
-    """Bonuses for the words of one decoder, `words[0]` being `<eps>`."""
+    """Default bonuses for the words of one decoder, `words[0]` being `<eps>`."""
 
-    # `word_cost`: float [W], unigram costs, nats; None: all words are as likely.
+    # `word_cost`: float [W], unigram costs, nats; None: all words are equally likely.
 
     def __init__(
         self,
@@ -225,7 +223,7 @@ class DefaultBonuses:
         self._unk_cost = unk_cost
 
     def is_rare(self, words: Iterable[str], commonest: int) -> bool | None:
-        """Tell whether none of these is among the commonest; None: costs are equal."""
+        """Return whether none of these is among the commonest; None for equal costs."""
         order = self._by_cost
         if not len(order) or order[0] == order[-1]:
             return None
@@ -239,14 +237,14 @@ class DefaultBonuses:
         oov: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({}),
         others: Iterable[str] = (),
     ) -> dict[str, float]:
-        """The bonus of each word or phrase; `others`: entries that have numbers."""
+        """Return the bonus of each word or phrase; `others`: entries with numbers."""
         new = oov.keys()
         known = [text for text in texts if text not in new]
         spelt = {text: [self._ids.get(word) for word in text.split()] for text in known}
         lacking = self._unk_cost if new else math.inf
         root = np.array([self._root(ids, lacking) for ids in spelt.values()])
         bonus = _bonuses(root, MOST, TRUST, len(new) * math.exp(-lacking / 2))
-        # Words that only phrases have gain nothing alone.
+        # Words that occur only in phrases gain nothing alone.
         listed = {self._ids.get(text) for text in (*known, *others)}
         found = {
             text: one * self._share(ids, listed)
@@ -265,7 +263,7 @@ class DefaultBonuses:
         return dict(zip(oov, (most * shares).tolist(), strict=True))
 
     def _root(self, ids: Sequence[int | None], lacking: float) -> float:
-        """Root of a phrase's probability: that of its rarest word, at most."""
+        """Return the root of a phrase's probability, bounded by its rarest word's."""
         costs = [lacking if one is None else float(self._cost[one]) for one in ids]
         return math.exp(-min(max(costs, default=math.inf), _RAREST) / 2)
 
@@ -275,7 +273,6 @@ class DefaultBonuses:
         return max(known, default=1.0)
 
     def _near_of(self, word: int, listed: Set[int | None]) -> int:
-        """How likelier words that a list lacks sound."""
         if self._near[word] != HOMOPHONE:
             return int(self._near[word])
         assert self._sounds is not None
@@ -287,7 +284,7 @@ class DefaultBonuses:
         return int(self._sounds.neighbours(prons, self._cost[word]).any())
 
     def alike(self, words: Iterable[str]) -> list[tuple[str, str]]:
-        """Pairs of words of a list that have a pronunciation in common, sorted."""
+        """Return sorted pairs of words of a list that share a pronunciation."""
         by_pron: dict[Pronunciation, list[str]] = {}
         for word in sorted(words):
             for pron in dict.fromkeys(self._prons.get(word, ())):
@@ -319,6 +316,5 @@ class DefaultBonuses:
 
     @cached_property
     def _near(self) -> np.ndarray:
-        """How likelier words sound, for each word, uint8 [W]."""
         count, sounds = len(self._cost), self._sounds
         return np.zeros(count, np.uint8) if sounds is None else sounds.of_words(count)

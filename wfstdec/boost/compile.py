@@ -1,11 +1,11 @@
 """Compile boost lists: from `BoostList` to `CompiledBoosts`, the input of searches.
 
-boosts = ["bartley", "new york"]                     # safe default bonuses
+boosts = ["bartley", "new york"]                     # default bonuses
 boosts = {"bartley": 4.0, "new york": 3.0}           # nats for each occurrence
 boosts = [BoostEntry("fuchs", ["f j u k s"]), "new york"]  # and OOV words
 boosts = compiler.compile(["new york"])              # phrases, token by token
 boosts = Boosts({"bartley": 4.0}, compiler.compile(["new york"]))
-boosts = [None, boosts]                              # a list for each utterance
+boosts = [None, boosts]                              # one list per utterance
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from wfstdec.text.lexicon import show, word_ids
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OovWords, Vocabulary
 
-_LARGE = 20.0  # nats: a bonus above that was hardly meant as one
-_SMALL = 0.5  # nats: with a bonus below that an entry of a list changes little
+_LARGE = 20.0  # nats: a larger bonus is probably a mistake
+_SMALL = 0.5  # nats: a smaller bonus has little effect
 _ONLY_TOKENS = (
     "but this decoder has no words, expected phrases of tokens: compile them by a "
     "PhraseCompiler with the token table"
@@ -65,8 +65,6 @@ _Made = TypeVar("_Made")
 
 
 class _Key(tuple):
-    """A long key, which is hashed once."""
-
     def __init__(self, _: tuple) -> None:
         self._hash = super().__hash__()
 
@@ -87,7 +85,7 @@ class LruCache(Generic[_Made]):
         return type(self), ()
 
     def get(self, key: tuple, make: Callable[[], _Made]) -> _Made:
-        """Value of a key, made at the first call."""
+        """Return the value of a key, created on the first call."""
         with self._lock:
             lock, made = self._entries.pop(key, (threading.Lock(), []))
             self._entries[key] = lock, made
@@ -107,14 +105,14 @@ class PhraseCompiler:
         boosts = compiler.compile({"new york": 1.0, "san jose": 2.0})
 
     Args:
-        speller: From `boost.phrases`, or a function of a list of phrases that gives
-            the spellings of each: sequences of labels; none where it cannot be spelt.
+        speller: From `boost.phrases`, or a function from a list of phrases to the
+            spellings of each: sequences of labels; none if it cannot be spelled.
         labels: A token table or a word table.
         options: The amounts.
-        boundary: The token between words: phrases then count as whole words only.
-        matcher: Finds the words that words of phrases may mean; None takes none.
-        defaults: Gives the amounts of phrases without weights, of their numbers of
-            labels; None takes the weight 1.
+        boundary: The token between words: phrases then match whole words only.
+        matcher: Maps words of phrases to words of the table; None maps none.
+        defaults: Returns amounts of phrases without weights by their numbers of labels;
+            None uses the weight 1.
     """
 
     def __init__(
@@ -140,20 +138,20 @@ class PhraseCompiler:
     def compile(
         self, phrases: Mapping[str, float] | Iterable[str] | BoostList
     ) -> PhraseBoosts:
-        """Compile a list; an equal list, in any order, gives the same object again.
+        """Compile a list; an equal list, in any order, returns the same object.
 
         Args:
-            phrases: Phrase to weight (below 0 is a penalty), or phrases; a checked
+            phrases: Phrase to weight (negative values penalise), or phrases; a checked
                 boost list. Without a weight, or with None, the amount follows from the
-                list if the compiler has `defaults`, else the weight is 1.
+                list if the compiler has `defaults`, otherwise the weight is 1.
 
         Raises:
-            BoostError: A phrase is no string or empty, has two weights, or a weight is
-                no number.
+            BoostError: A phrase is not a string or is empty, has two weights, or a
+                weight is not a number.
 
         Warns:
-            BoostWarning: Phrases that cannot be spelt, and words that were taken for
-                others; names them.
+            BoostWarning: Phrases that cannot be spelled, and words that were matched
+                with others; names them.
         """
         if not isinstance(phrases, BoostList):
             phrases = BoostList.weighted(phrases)
@@ -178,7 +176,7 @@ class PhraseCompiler:
 
 
 class _LazyBonuses:
-    """Bonuses of words, prepared at the first call; pickled without their maker."""
+    """Default bonuses, prepared at the first call; pickled without their source."""
 
     def __init__(self, make: Callable[[], DefaultBonuses]) -> None:
         self._make = make
@@ -191,14 +189,14 @@ class _LazyBonuses:
         return self.made.of(texts)
 
     def __getstate__(self) -> dict[str, DefaultBonuses]:
-        return {"made": self.made}  # not what makes them: it may hold a decoder
+        return {"made": self.made}  # not the function: it may hold a decoder
 
 
 class BoostCompiler:
-    """Compiles what users give, for the words and tokens of one decoder."""
+    """Compiles users' boosts for the words and tokens of one decoder."""
 
-    # `words`: the word table, `words[0]` being `<eps>`; empty where there is none.
-    # `defaults`: makes the finder of bonuses for lists without numbers.
+    # `words`: the word table, `words[0]` being `<eps>`; empty without words.
+    # `defaults`: creates the source of default bonuses.
 
     def __init__(
         self,
@@ -215,10 +213,10 @@ class BoostCompiler:
         self.pronouncer = pronouncer
         self._num_tokens = num_tokens
         self._lazy = _LazyBonuses(defaults or partial(DefaultBonuses, words))
-        # Makes the compiler of lists where there are no words.
+        # Creates the compiler of lists for decoders without words.
         self.make_phrases: Callable[[], PhraseCompiler] | None = None
         self._remembered: LruCache[_Compiled] = LruCache()
-        self._given: LruCache[_Compiled] = LruCache()  # the same, by what was given
+        self._given: LruCache[_Compiled] = LruCache()  # the same, by the user's value
 
     @property
     def defaults_of_phrases(self) -> Defaults:
@@ -228,13 +226,13 @@ class BoostCompiler:
         return self._lazy
 
     def is_rare(self, word: str, commonest: int) -> bool | None:
-        """Tell whether a word is none of the commonest; as `Decoder.is_rare`."""
+        """Return whether a word is none of the commonest; see `Decoder.is_rare`."""
         return self._lazy.made.is_rare(self.matcher.candidates(word), commonest)
 
     def compile(
         self, boosts: BoostsLike | Sequence, n: int, scale: float = 1.0
     ) -> list[CompiledBoosts]:
-        """The compiled boosts of N utterances; equal lists are compiled once."""
+        """Return the compiled boosts of N utterances; equal lists are compiled once."""
         if is_one_list(boosts):
             of_all = self._compile_one(boosts, scale)
             self._warn_of([of_all])
@@ -261,13 +259,13 @@ class BoostCompiler:
             key = listed.content, scale
             return self._remembered.get(key, lambda: self._compile(listed, scale))
 
-        # Lists that were given before are known without checking them again.
+        # Lists that were passed before are not checked again.
         if not isinstance(given, dict | list | tuple):
             return checked()
         numbers = tuple(given.values()) if isinstance(given, dict) else ()
         try:
             key = _Key((type(given), tuple(given), numbers, scale))
-        except TypeError:  # not to be hashed: the check names it
+        except TypeError:  # not hashable: the check reports it
             return checked()
         return self._given.get(key, checked)
 
@@ -280,7 +278,7 @@ class BoostCompiler:
         prons, unknown_tokens = self._prons_of(numbers, listed.pronunciations)
         bonuses = self._with_defaults(numbers, prons)
         oov = OovWords.of(prons, bonuses, self.word_ids, len(self._words))
-        # A word that is added gets its bonus where its arcs are, not by its id.
+        # An OOV word gets its bonus on its arcs, not by its id.
         new = oov.words if oov else ()
         several = {text: bonus for text, bonus in bonuses.items() if " " in text}
         single = bonuses.keys() - several.keys() - {*new}
@@ -304,7 +302,6 @@ class BoostCompiler:
         return _Compiled(made, *reports)
 
     def _compile_tokens(self, listed: BoostList, scale: float) -> _Compiled:
-        """Words and phrases of a decoder without words: as its tokens spell them."""
         if self._phrases is None or listed.pronunciations or listed.phrases:
             raise BoostError(f"boosts has pronunciations or two lists, {_ONLY_TOKENS}")
         with collected_warnings() as texts:
@@ -320,7 +317,7 @@ class BoostCompiler:
     def _prons_of(
         self, numbers: Iterable[str], pronounced: Mapping[str, Sequence[tuple]]
     ) -> G2pResult:
-        """Pronunciations that the decoder does not have, of the words of a list."""
+        """Return pronunciations that the decoder lacks, of the words of a list."""
         pronouncer = self.pronouncer
         if isinstance(pronouncer, str):
             if not pronounced:
@@ -329,7 +326,7 @@ class BoostCompiler:
                 f"{min(pronounced)!r} has pronunciations, but {pronouncer}"
             )
         prons = {word: pronouncer.read(word, one) for word, one in pronounced.items()}
-        # A dict keeps the order: programs are asked in the same one each time.
+        # A dict keeps the order: programs receive the same one each time.
         words = dict.fromkeys(word for text in numbers for word in text.split())
         missing = [w for w in words if w not in self.word_ids and w not in prons]
         found, unknown_tokens = pronouncer.say(missing) if missing else ({}, {})
@@ -338,7 +335,7 @@ class BoostCompiler:
     def _with_defaults(
         self, numbers: Mapping[str, float | None], prons: Mapping[str, list[Spelling]]
     ) -> dict[str, float]:
-        """All bonuses of a list, and those of added words that only phrases have."""
+        """Return all bonuses of a list, and those of OOV words only in phrases."""
         new = {word: s for word, s in prons.items() if word not in self.word_ids}
         without = {text: None for text, bonus in numbers.items() if bonus is None}
         without |= dict.fromkeys(word for word in new if word not in numbers)
@@ -371,7 +368,7 @@ class BoostCompiler:
             )
 
     def _checked(self, phrases: PhraseBoosts, num_oov: int) -> PhraseBoosts | None:
-        """The phrases, None where they cannot change anything."""
+        """Return the phrases, None if they have no effect."""
         of_words = phrases.unit == "word"
         if of_words and not self._words:
             raise BoostError(f"boosts has phrases of words, {_ONLY_TOKENS}")
@@ -385,7 +382,7 @@ class BoostCompiler:
 
 
 class _Compiled(NamedTuple):
-    """Compiled boosts, and what to warn of."""
+    """Compiled boosts, and warnings."""
 
     boosts: CompiledBoosts
     unknown: Sequence[str] = ()  # words that the decoder does not have
@@ -403,8 +400,8 @@ _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 @contextlib.contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Collect the texts of this thread's warnings in place of warning."""
-    # `warnings.catch_warnings` holds for all threads at once.
+    """Collect the texts of this thread's warnings instead of issuing them."""
+    # `warnings.catch_warnings` affects all threads.
     texts: list[str] = []
     before = _collected.set(texts)
     try:
@@ -414,7 +411,7 @@ def collected_warnings() -> Iterator[list[str]]:
 
 
 def warn(text: str) -> None:
-    """Warn of boosts, or collect it."""
+    """Issue or collect a warning about boosts."""
     if (texts := _collected.get()) is not None:
         texts.append(text)
     else:
@@ -424,13 +421,12 @@ def warn(text: str) -> None:
 def _small(
     numbers: Mapping[str, float | None], bonuses: Mapping[str, float]
 ) -> list[str]:
-    """Texts without numbers whose bonuses change little."""
     without = (text for text, number in numbers.items() if number is None)
     return sorted(text for text in without if bonuses.get(text, _SMALL) < _SMALL)
 
 
 def _all_of(found: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Reports of several lists, each once, sorted; those of one list as they are."""
+    """Return sorted reports of several lists, each once; of one list unchanged."""
     return found[0] if len(found) == 1 else sorted(set(chain.from_iterable(found)))
 
 
@@ -444,7 +440,7 @@ def _warn_of_small(texts: Sequence[str]) -> None:
 
 
 def unknown_tokens_message(found: Iterable[Mapping[str, Sequence[str]]]) -> str:
-    """Names that the token table lacks and their words, the end of a message."""
+    """Name tokens that the table lacks and their words, as the end of a message."""
     words: dict[str, set[str]] = {}
     for one in found:
         for name, some in one.items():
@@ -455,7 +451,7 @@ def unknown_tokens_message(found: Iterable[Mapping[str, Sequence[str]]]) -> str:
 
 
 Tokenizer = Callable[[str], Sequence[str]]
-"""Text to names of tokens."""
+"""Function from text to names of tokens."""
 
 
 def phrase_compiler(
@@ -469,9 +465,9 @@ def phrase_compiler(
     matcher: WordMatcher | None = None,
     defaults: Defaults | None = None,
 ) -> PhraseCompiler:
-    """A compiler of phrases; arguments and errors as of `Decoder.phrase_compiler`."""
-    # `tokenizer`: cuts phrases where there is neither a lexicon nor a SentencePiece
-    # model; with one it warns of phrases that it cuts otherwise.
+    """Return a compiler of phrases; see `Decoder.phrase_compiler`."""
+    # `tokenizer`: tokenises phrases without a lexicon or a SentencePiece model; with
+    # one, it warns about phrases that it tokenises differently.
     if vocabulary.words and sentencepiece_model is not None:
         raise OptionError(
             f"sentencepiece_model={os.fspath(sentencepiece_model)!r} for a decoder "
@@ -495,8 +491,8 @@ def phrase_compiler(
     edge = None if boundary is None else tokens.index(boundary, "boundary")
     between, optional = edge, False
     if edge is None:
-        # Without a boundary, the separator is one if it stands between all words: one
-        # that may be missing cannot tell where words end.
+        # The default boundary is the separator if it is between all words: an optional
+        # separator does not mark word ends.
         between, optional = vocabulary.separator, vocabulary.separator_optional
         edge = None if optional else between
     if vocabulary.lexicon is not None:
@@ -516,7 +512,7 @@ def phrase_compiler(
 def _spelt_as_given(
     speller: Speller, own: Speller, phrases: Sequence[str]
 ) -> Sequence[Sequence[Spelling]]:
-    """Spell phrases by one speller; warns where the model's own has other pieces."""
+    """Spell phrases by one speller; warn if the model's tokenizer differs."""
     spelt, expected = speller(phrases), own(phrases)
     pairs = zip(phrases, spelt, expected, strict=True)
     if differ := [text for text, a, b in pairs if a and not {*a} & {*b}]:

@@ -1,9 +1,9 @@
 """Compiled boosts of an utterance, the input of every search, and their scaling.
 
 Boosted words are the one-state acceptor B of "GPU-Accelerated WFST Beam Search Decoder
-for CTC-based Speech Recognition" (arXiv 2311.04996): a bonus is credited on whichever
-arc carries the word's label. It is a hash map with linear probing, so that CPU and GPU
-read the same arrays.
+for CTC-based Speech Recognition" (arXiv 2311.04996): a bonus is credited on any arc
+with the word's label. It is a hash map with linear probing, so that CPU and GPU read
+the same arrays.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,11 +30,11 @@ class WordBoosts(NamedTuple):
     top_bonus: np.float32  # the largest bonus, at least 0: bounds the credit of any arc
 
     def bonus(self, word: int) -> float:
-        """The bonus of a word id, 0 where it has none."""
+        """Return the bonus of a word id, 0 where it has none."""
         return float(find_bonus(self.keys, self.bonuses, np.uint32(word)))
 
     def total(self, words: Sequence[int]) -> float:
-        """The bonuses of some word ids together, each as often as it is there."""
+        """Return the total bonus of word ids, with repetitions."""
         ids = np.asarray(words, np.uint32)
         return float(_total(self.keys, self.bonuses, ids))
 
@@ -45,7 +45,7 @@ class WordBoosts(NamedTuple):
 def compile_word_boosts(
     boosts: Mapping[str, float] | None, word_ids: Mapping[str, int]
 ) -> tuple[WordBoosts, list[str]]:
-    """Compile words and bonuses, nats; also the words without an id."""
+    """Compile words and bonuses, nats; return also the words without an id."""
     given = boosts or {}
     known = {word_ids[w]: float(bonus) for w, bonus in given.items() if w in word_ids}
     words = sorted(known)
@@ -77,7 +77,7 @@ def _total(keys, bonuses, words):
 
 @kernel
 def mix(key):
-    """A 32-bit integer hash (Wellons, hash-prospector "lowbias32"), uint32."""
+    """Return a 32-bit integer hash (Wellons, hash-prospector "lowbias32"), uint32."""
     key = np.uint32(key)
     key ^= key >> np.uint32(16)
     key = np.uint32(key * np.uint32(0x7FEB352D))
@@ -88,7 +88,7 @@ def mix(key):
 
 @kernel
 def find_bonus(keys, bonuses, word):
-    """The bonus of `word`, float32; 0 where the map does not have it."""
+    """Return the bonus of `word`, float32; 0 if the map lacks it."""
     mask = np.uint32(len(keys) - 1)
     slot = mix(word) & mask
     # Ends: at most half of the slots are taken.
@@ -98,21 +98,21 @@ def find_bonus(keys, bonuses, word):
 
 
 class DecoderKey(NamedTuple):
-    """Decoder that boosts were compiled for."""
+    """Identity of the decoder that boosts were compiled for."""
 
-    fingerprint: str  # of all that compiling reads
-    scale: float  # its `boost_scale`, which is in the boosts
+    fingerprint: str  # of everything that affects compilation
+    scale: float  # its `boost_scale`, included in the boosts
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledBoosts:
-    """Compiled boosts of an utterance; every search takes them."""
+    """Compiled boosts of an utterance, for every search."""
 
     words: WordBoosts  # the hash map of boosted words; may be empty
-    # Of words or of tokens; phrases of OOV words have labels behind the decoder's
+    # of words or of tokens; labels of OOV words follow the decoder's
     phrases: PhraseBoosts | None = None
     oov: OovWords | None = None
-    made_for: DecoderKey | None = None  # of the decoder whose `compile_boosts` it was
+    made_for: DecoderKey | None = None  # set by a decoder's `compile_boosts`
 
     def __bool__(self) -> bool:
         return bool(self.words) or self.phrases is not None or self.oov is not None
@@ -125,11 +125,11 @@ class CompiledBoosts:
 
     @property
     def of_tokens(self) -> bool:
-        """Tell whether there are phrases of tokens."""
+        """Whether there are phrases of tokens."""
         return self.phrases is not None and self.phrases.unit == "token"
 
     def cost(self, words: Sequence[int], tokens: Sequence[int] | np.ndarray) -> float:
-        """What word ids and tokens are credited: negative nats."""
+        """Return the cost of word ids and tokens: negative nats for credit."""
         total = 0.0
         if self.words:
             total -= self.words.total(words)
@@ -145,7 +145,7 @@ def check_made_for(
 ) -> None:
     """Raise unless boosts compiled ahead were compiled for this decoder."""
     for i, one in enumerate(compiled):
-        # `expected` hashes a graph: it is called only where it is needed.
+        # `expected` hashes a graph, so it is called only if needed.
         if one.made_for is None or one.made_for == (wanted := expected()):
             continue
         fingerprint, scale = one.made_for
@@ -162,7 +162,7 @@ def check_made_for(
 
 
 def scaled_boosts(boosts: CompiledBoosts, scale: float) -> CompiledBoosts:
-    """All bonuses, amounts and credits times a number, 0 or more."""
+    """Scale all bonuses, amounts and credits by a number, 0 or more."""
     if scale == 1:
         return boosts
     phrases, oov = boosts.phrases, boosts.oov
@@ -175,7 +175,7 @@ def scaled_boosts(boosts: CompiledBoosts, scale: float) -> CompiledBoosts:
 
 
 def scaled_words(words: WordBoosts, scale: float) -> WordBoosts:
-    """All bonuses times a number, 0 or more."""
+    """Scale all bonuses by a number, 0 or more."""
     bonuses = _scaled(words.bonuses, scale)
     return WordBoosts(words.keys, bonuses, max(np.float32(0), bonuses.max()))
 
@@ -185,11 +185,10 @@ def _scaled(bonuses: np.ndarray, scale: float) -> np.ndarray:
 
 
 def scaled_phrases(phrases: PhraseBoosts, scale: float) -> PhraseBoosts:
-    """All amounts and credits times a number, 0 or more."""
+    """Scale all amounts and credits by a number, 0 or more."""
     automaton = phrases.automaton
-    # Costs are differences of credits. Each part is scaled and rounded by itself, so
-    # that differences cancel as before: rounded costs would not add up to 0 on a way
-    # back.
+    # Costs are differences of credits. Each part is scaled and rounded separately, so
+    # that differences cancel: rounded costs would not add up to 0 on a cycle.
     credit = credits_of(automaton.backoff_state, automaton.backoff_cost)
     source = np.repeat(np.arange(len(credit)), np.diff(automaton.state_arc_splits))
     done = credit[source] - credit[automaton.arc_next] - automaton.arc_cost
@@ -213,7 +212,7 @@ def scaled_phrases(phrases: PhraseBoosts, scale: float) -> PhraseBoosts:
 
 @jit
 def credits_of(backoff_state, backoff_cost):
-    """Credit paid in advance at each state, float64 [S]: 0 at the root."""
+    """Return the credit paid in advance at each state, float64 [S]: 0 at the root."""
     credit = np.zeros(len(backoff_cost))
     for state in range(1, len(credit)):
         credit[state] = credit[backoff_state[state]] + np.float64(backoff_cost[state])

@@ -1,4 +1,4 @@
-"""Pronunciations from files, programs and models, for words that no list has them for.
+"""Grapheme-to-phoneme conversion by files, programs and models.
 
     G2p("cmudict.dict")                   # a lexicon, in any phones that have tokens
     G2p("phonetisaurus-apply --model m")  # a program: words in, `word<TAB>phones` out
@@ -7,8 +7,8 @@
     G2p({"fuchs": ["f j u k s"]})         # or a function of a word, or a `Lexicon`
     G2p("say.sh", phones="phones.txt")    # with a table from phones to tokens
 
-Phones are tokens of the same name; or, if there is none, those that differ in stress,
-length and ties alone; or ARPAbet's in IPA.
+Phones are tokens of the same name; without one, tokens that differ only in stress,
+length and ties; or ARPAbet's in IPA.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ ARPABET = dict(
     UH=ʊ UW=u V=v W=w Y=j Z=z ZH=ʒ
     """.split()
 )
-"""ARPAbet in IPA, as cmudict writes it; stress matters for one vowel alone."""
+"""ARPAbet in IPA, as in cmudict; stress matters for one vowel only."""
 _IGNORED = str.maketrans({"ɡ": "g"} | dict.fromkeys("ˈˌːˑ͜͡"))
-"""Stress, length, ties; and the second letter that Unicode has for g."""
+"""Stress, length, ties; and Unicode's second letter for g."""
 _PROBABILITY = re.compile(r"[01]?\.\d+([eE]-?\d+)?|1(\.0*)?")
 _ALTERNATE = re.compile(r"\(\d+\)$")
 _SHOWN = 200  # characters of a program's output in an error
@@ -56,18 +56,18 @@ class G2p:
     """Grapheme-to-phoneme conversion.
 
     Args:
-        source: A function of a word that gives pronunciations, a mapping from word to
-            them, a `Lexicon` over the decoder's tokens; or a string: the file of a
-            lexicon or of a SentencePiece model (`.model`), a program with its
-            arguments, `"hama"`, or `"spelling"`. A program reads words, a line each,
-            and writes a line for each pronunciation: the word, a tab, phones; columns
-            between the two are passed over.
+        source: A function from a word to pronunciations, a mapping from word to them, a
+            `Lexicon` over the decoder's tokens; or a string: the file of a lexicon or
+            of a SentencePiece model (`.model`), a program with its arguments,
+            `"hama"`, or `"spelling"`. A program reads words, one per line, and writes
+            one line per pronunciation: the word, a tab, phones; columns in between are
+            ignored.
         phones: Phone to tokens, names with spaces between them; or a file of lines
-            `phone tokens...`. A phone without tokens is left out. Others go by name.
+            `phone tokens...`. A phone without tokens is dropped. Others map by name.
 
     Raises:
         OptionError: The source is none of these.
-        FormatError: A file that cannot be read.
+        FormatError: A file cannot be read.
         BackendError: hama is not installed.
     """
 
@@ -95,7 +95,7 @@ class G2p:
         return type(self), self._given
 
     def say(self, words: Sequence[str], tokens: TokenTable) -> _Names:
-        """The pronunciations of words, as names of tokens, known or not."""
+        """Return pronunciations of words as names of tokens, in the table or not."""
         if isinstance(self._source, Lexicon):
             lists, names = self._source.by_word(), tokens.names
             spoken = {word: sorted({*lists.get(word, ())}) for word in words}
@@ -115,7 +115,6 @@ class G2p:
         return found
 
     def _found(self, source: Any) -> Any:
-        """Load what makes pronunciations of words: a lexicon, or a function of many."""
         self.spells = source == SPELLING
         if self.spells or isinstance(source, Lexicon):
             return source
@@ -128,7 +127,7 @@ class G2p:
             if path.suffix == ".model" and path.is_file():
                 self.spells, self.sentencepiece_model = True, str(path)
                 return None
-            # Programs before files: a path with arguments is no file.
+            # Programs before files: a path with arguments is not a file.
             if isinstance(source, str) and (command := _command(source)):
                 return partial(_run, command)
             if not path.is_file():
@@ -154,7 +153,7 @@ G2pLike = G2p | Callable[[str], Ways] | Mapping[str, Ways] | Lexicon | _Path
 
 
 def _token_of(phone: str, ids: Mapping[str, int], bare: Mapping[str, str]) -> str:
-    """The name of a phone's token; a phone that no token stands for keeps its own."""
+    """Return the token name of a phone; a phone without a token keeps its own."""
     if phone in ids:
         return phone
     plain = phone.rstrip("012")  # ARPAbet's stress
@@ -166,8 +165,7 @@ def _token_of(phone: str, ids: Mapping[str, int], bare: Mapping[str, str]) -> st
 
 
 def _lexicon_file(path: Path) -> Callable[[str], Ways]:
-    """Look words up in a lexicon, `word phones...`, read at the first question."""
-    # In any case where they are not there as they are written.
+    # Case is ignored if a word is not found as written.
 
     @functools.cache
     def entries() -> tuple[_Names, _Names]:
@@ -178,11 +176,11 @@ def _lexicon_file(path: Path) -> Callable[[str], Ways]:
             if line.startswith((";;;", "# ")):
                 continue
             word, *phones = line.split(" #")[0].split() or [""]
-            # Kaldi's lexiconp.txt has a column of them.
+            # Kaldi's lexiconp.txt has a column of probabilities.
             if phones and _PROBABILITY.fullmatch(phones[0]):
                 del phones[0]
             if phones:
-                # CMUdict numbers further pronunciations: `read(2)`.
+                # CMUdict numbers alternative pronunciations: `read(2)`.
                 word = _ALTERNATE.sub("", word)
                 exact.setdefault(word, []).append(tuple(phones))
                 folded.setdefault(word.casefold(), []).append(tuple(phones))
@@ -198,7 +196,7 @@ def _lexicon_file(path: Path) -> Callable[[str], Ways]:
 
 
 def _hama() -> Callable[[str], Ways]:
-    """The model of hama, asked once for each word."""
+    """Return hama's model, cached by word."""
     install = ": pip install hama==1.7.0; or give a lexicon or a program"
     with needs("g2p='hama' needs hama", install):
         hama = importlib.import_module("hama")
@@ -206,7 +204,7 @@ def _hama() -> Callable[[str], Ways]:
 
     @functools.cache
     def say(word: str) -> Ways:
-        # of a word with an apostrophe it makes phones of another language
+        # it transcribes a word with an apostrophe by phones of another language
         found = model().predict(word.lower().replace("'", "")).alignments
         phonemes = [one.phoneme for one in found if one.phoneme.strip()]
         return [tuple(phonemes)] if phonemes else []
@@ -215,7 +213,6 @@ def _hama() -> Callable[[str], Ways]:
 
 
 def _command(text: str) -> list[str]:
-    """A program and its arguments; empty where there is no such program."""
     path = Path(text)
     if path.is_file():
         with path.open("rb") as file:
@@ -248,7 +245,7 @@ def _run(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
             raise BoostError(
                 f"g2p {shown!r} wrote {line[:_SHOWN]!r}, expected a word, a tab, phones"
             )
-        # An empty column: the program cannot say the word.
+        # An empty column: the program has no pronunciation.
         if columns[-1].strip():
             found.setdefault(word, []).append(columns[-1])
     return {word: found[word] for word in words if word in found}
@@ -259,7 +256,7 @@ def _ways(given: Ways | None) -> Sequence[str | Sequence[str]]:
 
 
 def names_of_tokens(given: object, word: str) -> Sequence[str]:
-    """Names of tokens in a word's pronunciation, a string or a sequence of them."""
+    """Return the names of tokens in a pronunciation, a string or a sequence."""
     names = given.split() if isinstance(given, str) else given
     if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise BoostError(
@@ -269,19 +266,19 @@ def names_of_tokens(given: object, word: str) -> Sequence[str]:
     return names
 
 
-_SAMPLE = 200  # number of words of a lexicon that decide whether it is one of spellings
+_SAMPLE = 200  # sample of words that decides whether a lexicon is of spellings
 
 
 class G2pResult(NamedTuple):
     """Pronunciations of words, without words that have none."""
 
     pronunciations: dict[str, list[Spelling]]  # token ids
-    # Names that the token table lacks, and the words that have them: left out
+    # names that the token table lacks, and their words, which are dropped
     unknown_tokens: dict[str, list[str]]
 
 
 class Pronouncer:
-    """Pronunciations as tokens of a decoder: read, spelt, or by `G2p`."""
+    """Pronunciations in a decoder's tokens: read, spelled, or by `G2p`."""
 
     def __init__(
         self,
@@ -296,7 +293,7 @@ class Pronouncer:
         self._g2p = G2p(g2p) if g2p is not None and not isinstance(g2p, G2p) else g2p
 
     def say(self, words: Sequence[str]) -> G2pResult:
-        """The pronunciations of words, without those that have none."""
+        """Return the pronunciations of words, without those that have none."""
         g2p = self._g2p
         if self._spells_by_itself if g2p is None else g2p.spells:
             return G2pResult(self._spelt(words), {})
@@ -314,7 +311,7 @@ class Pronouncer:
         return G2pResult(found, unknown_tokens)
 
     def read(self, word: str, prons: Sequence[tuple[str, ...]]) -> list[Spelling]:
-        """Token ids of those pronunciations that the decoder does not have."""
+        """Return token ids of pronunciations that the decoder lacks."""
         known = self._known.get(word, ())
         found = [self._ids(word, names) for names in prons]
         return [one for one in found if one not in known]
@@ -332,7 +329,7 @@ class Pronouncer:
             bad = next(name for name in names if ids[name] in self._barred)
             raise BoostError(
                 f"a pronunciation of {word!r} has {bad!r} in it, expected neither the "
-                "blank nor what stands between words"
+                "blank nor the separator"
             )
         return found
 
@@ -352,7 +349,7 @@ class Pronouncer:
 
     @cached_property
     def _spells_by_itself(self) -> bool:
-        """Tell from a sample whether most words are what their tokens spell."""
+        """Whether most words of a sample are what their tokens spell."""
         words, names = list(islice(self._known, _SAMPLE)), self._tokens.names
         spelled = 0
         for word in words:

@@ -1,22 +1,22 @@
-"""Boosts in each step of a search: credited, paid in instalments, deferred.
+"""Boosts in each step of a search: credit, instalments, deferred credit.
 
     worth = word_bonus(tables.words, word)                       # nats
     worth, state = credit(phrases, steps, state_of(boost), label, worth)
     paid, boost = pay(boost, state, worth, size)                 # of an instalment
     cost = cost_at_end(phrases.final_cost, boost, size)
 
-Sums are in the order of `tests/reference/boost_reference.py`: a bonus, less the cost of
-phrases. A credit above the beam would at once drop everything else: a step of the
-search pays one instalment at most, and the rest is deferred, in quarters of one.
+Sums are in the order of `tests/reference/boost_reference.py`: a bonus, minus the cost
+of phrases. A credit above the beam would prune everything else. So a step of the search
+pays at most one instalment, and defers the rest in quarters of one.
 
     due = deferred * size / 4 + credit  credit: of the words and phrases of this step
     due <= size                       it is paid; below 0 it is charged
-    due > size                        as many quarters are deferred as leave
-                                      no more than an instalment to be paid
+    due > size                        quarters are deferred, to leave at
+                                      most one instalment to pay
 
-A step is made on each arc with a word and each arc on which a token begins; the end
-pays what is deferred. At most `MAX_DEFERRED` quarters are deferred; what exceeds them
-is paid at once. A boost state is their number and the phrases' state.
+Each arc with a word and each arc on which a token begins is a step; the end pays the
+deferred credit. At most `MAX_DEFERRED` quarters are deferred; the excess is paid at
+once. A boost state combines their number and the phrases' state.
 """
 
 import math
@@ -30,9 +30,11 @@ from wfstdec.errors import BoostError
 from wfstdec.jit import inlined, part
 
 STATE_BITS = 25
-"""The bits of the phrases' state; those above it count deferred quarters."""
-MAX_DEFERRED = 63  # no more quarters of an instalment are deferred
-_SIZE_BITS = 18  # a size has no more: so that a number of quarters is exact in float32
+"""Bits of the phrases' state; higher bits count deferred quarters."""
+MAX_DEFERRED = 63  # most deferred quarters of an instalment
+_SIZE_BITS = (
+    18  # precision of a size, so that multiples of a quarter are exact in float32
+)
 _QUARTER = float32(0.25)
 _BITS = uint32(STATE_BITS)
 _STATE = uint32((1 << STATE_BITS) - 1)
@@ -40,14 +42,14 @@ _MOST = float32(MAX_DEFERRED)
 _NOTHING_DEFERRED = uint32(0)
 _ONE_QUARTER = uint32(1)
 LOW_BITS, WORD_SHIFT = uint64(63), uint64(6)
-"""A bit's position in a word of 64 bits, and by how much that of the word is shifted;
-sets have labels modulo 64."""
+"""Mask of a bit's position in a 64-bit word, and shift to the word's position; sets
+have labels modulo 64."""
 BIT, NO_BITS = uint64(1), uint64(0)
 _NEXT = uint64(1)
 
 
 def max_credit_per_arc(beam: float) -> np.float32:
-    """The largest instalment of a search: half of its beam, nats."""
+    """Return the largest instalment of a search: half of its beam, nats."""
     # Its quarter is a multiple of `GRAIN`, so that phrases are paid exactly.
     half = max(min(beam / 2, 2.0**100), 4 * GRAIN)
     _, exponent = math.frexp(half)
@@ -66,31 +68,31 @@ def check_states(num_states: int) -> None:
 
 @inlined
 def deferred_of(boost):
-    """The deferred quarters of a boost state, uint32."""
+    """Return the deferred quarters of a boost state, uint32."""
     return uint32(boost) >> _BITS
 
 
 @inlined
 def state_of(boost):
-    """The phrases' state of a boost state, uint32."""
+    """Return the phrases' state of a boost state, uint32."""
     return uint32(boost) & _STATE
 
 
 @inlined
 def join(deferred, state):
-    """The boost state of a number of quarters and a state of phrases, uint32."""
+    """Return the boost state of a number of quarters and a state of phrases, uint32."""
     return (uint32(deferred) << _BITS) | uint32(state)
 
 
 @inlined
 def word_bonus(words, word):
-    """The bonus of a word, float32 nats; 0 where it has none."""
+    """Return the bonus of a word, float32 nats; 0 without one."""
     return find_bonus(words.keys, words.bonuses, word)
 
 
 @inlined
 def credit(phrases, steps, state, label, bonus):
-    """The credit of a step, float32 nats, and the next state of the phrases, uint32."""
+    """Return the credit of a step, float32 nats, and the next phrase state, uint32."""
     if steps:
         cost, state = step(phrases, state, label)
         bonus = float32(bonus - cost)
@@ -99,7 +101,7 @@ def credit(phrases, steps, state, label, bonus):
 
 @inlined
 def step(phrases, state, label):
-    """Cost of a label and next state, with the bits of `lm.kernels.step`."""
+    """Return the cost of a label and next state, with the bits of `lm.kernels.step`."""
     row = phrases.rows[uint64(state)]
     if row.labels >> (uint64(label) & LOW_BITS) & BIT:
         return _step_down(phrases, state, label)
@@ -109,7 +111,7 @@ def step(phrases, state, label):
 
 @part
 def _step_down(phrases, state, label):
-    """`step` by all states on the way to the dense one."""
+    """Do as `step` through all states down to the dense one."""
     rows, arcs = phrases.rows, phrases.arcs
     total, at = float32(0), uint64(state)
     # A state without label bits is dense, and so is the root: this ends.
@@ -132,7 +134,7 @@ def _step_down(phrases, state, label):
 
 @inlined
 def pay(boost, state, worth, size):
-    """Pay for a step credited `worth`: float32 nats, and the boost state after it."""
+    """Pay for a step credited `worth`: float32 nats, and the next boost state."""
     deferred = deferred_of(boost)
     if deferred == _NOTHING_DEFERRED and worth <= size:
         return worth, uint32(state)
@@ -149,13 +151,13 @@ def pay(boost, state, worth, size):
 
 @inlined
 def most_credited(phrases, boost):
-    """No less than any label is credited in a boost state, at least 0; float32."""
+    """Return an upper bound of any label's credit in a boost state, at least 0."""
     return phrases.rows[uint64(state_of(boost))].credit
 
 
 @inlined
 def most_paid(boost, worth, size):
-    """No less than `pay` pays for any credit up to this one, at least 0; float32."""
+    """Return an upper bound of `pay` for any credit up to `worth`, at least 0."""
     due = float32(rest_of(boost, size) + worth)
     excess = float32(due - float32(_MOST * float32(_QUARTER * size)))
     return max(min(due, max(size, excess)), float32(0))
@@ -163,26 +165,26 @@ def most_paid(boost, worth, size):
 
 @inlined
 def rest_of(boost, size):
-    """Deferred credit of a boost state, float32 nats."""
+    """Return the deferred credit of a boost state, float32 nats."""
     return float32(float32(deferred_of(boost)) * float32(_QUARTER * size))
 
 
 @inlined
 def cost_at_end(final_cost, boost, size):
-    """Cost of ending: deferred credit is paid, incomplete phrases are charged."""
+    """Return the cost of ending: pays deferred credit, charges incomplete phrases."""
     return float32(final_cost[state_of(boost)] - rest_of(boost, size))
 
 
 @inlined
 def may_boost(words, row):
-    """Tell whether a row may have a boosted word or a phrase of words."""
+    """Return whether a row may have a boosted word or a phrase of words."""
     at = uint64(row) & words.row_mask
     return words.hot_rows[at >> WORD_SHIFT] >> (at & LOW_BITS) & BIT != NO_BITS
 
 
 @inlined
 def boost_window(words, first):
-    """Set of hot positions among 64 in a row from a first one on: a bit for each."""
+    """Return the hot positions among 64 of a row from `first` on, as bits."""
     at = uint64(first) & words.hot_mask
     shift, word = at & LOW_BITS, at >> WORD_SHIFT
     window = words.hot[word] >> shift

@@ -1,4 +1,4 @@
-"""Boost lists: every form in which users give them, and the one that is checked.
+"""Boost lists: all public forms, and the validated one.
 
 BoostList.of({"bartley": 4.0, "new york": None})
 BoostList.weighted(["new  york"]).numbers     # {"new york": None}
@@ -30,17 +30,17 @@ from wfstdec.text.lexicon import show
 
 @dataclass(frozen=True)
 class BoostEntry:
-    """A word of a list with what is known of it; a phrase has no pronunciations.
+    """Entry of a list: a word or phrase, its bonus, and a word's pronunciations.
 
     Attributes:
-        text: The word or phrase, as it is to be output.
-        pronunciations: In addition to what the decoder knows: each the names of tokens
-            with spaces between them, or a sequence of names; without separators. A
-            word that the decoder lacks is added by them.
+        text: The word or phrase, as it is output.
+        pronunciations: In addition to the decoder's: each the names of tokens with
+            spaces between them, or a sequence of names; without separators. They
+            define an OOV word.
         bonus: Nats for each occurrence, above 0 favours; None follows from the list.
 
     Raises:
-        BoostError: No text, a bonus that is no number in range, an empty
+        BoostError: No text, a bonus that is not a number in range, an empty
             pronunciation, or pronunciations of several words.
     """
 
@@ -73,7 +73,7 @@ class BoostEntry:
 
 
 Numbers = Mapping[str, float | None | BoostEntry]
-"""Words or phrases, and their bonuses or all that is known of them."""
+"""Words or phrases, and their bonuses or entries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,8 @@ class Boosts:
 
     Attributes:
         words: Word or phrase to bonus, nats for each occurrence; above 0 favours. None,
-            and all bonuses of a sequence, follow from the list (`boost.automatic`). In
-            either, a `BoostEntry` has the pronunciations of a word.
+            and all bonuses of a sequence, follow from the list (`boost.automatic`). A
+            `BoostEntry` in either adds pronunciations of a word.
         phrases: From `PhraseCompiler.compile`; not with phrases among `words`.
     """
 
@@ -92,7 +92,7 @@ class Boosts:
 
 
 BoostsLike = Boosts | Numbers | Collection[Any] | PhraseBoosts | CompiledBoosts | None
-"""Boosts of an utterance in any of their public spellings."""
+"""Boosts of an utterance in any public form."""
 
 
 _EXPECTED = (
@@ -102,7 +102,7 @@ _EXPECTED = (
 
 
 class BoostList:
-    """A boost list, checked: of bonuses, or of phrases and weights."""
+    """Validated boost list: of bonuses, or of phrases and weights."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class BoostList:
         # Words and phrases, one space between words, and bonuses or weights; None
         # follows from the list.
         self.numbers: dict[str, Any] = {}
-        # Names of tokens, of words that have some
+        # Names of tokens, for words with pronunciations
         self.pronunciations: dict[str, tuple[tuple[str, ...], ...]] = {}
         self.phrases = phrases  # not with phrases among `numbers`
         kind = ("phrase", "weight") if has_weights else ("word", "bonus")
@@ -129,7 +129,7 @@ class BoostList:
 
     @classmethod
     def of(cls, given: BoostsLike) -> BoostList:
-        """Check the list of an utterance, in whatever form it is given."""
+        """Check the list of an utterance in any form."""
         if given is None or isinstance(given, PhraseBoosts):
             return cls(phrases=given)
         if isinstance(given, Boosts):
@@ -140,7 +140,7 @@ class BoostList:
 
     @classmethod
     def weighted(cls, phrases: Mapping[str, float] | Iterable[str]) -> BoostList:
-        """Check phrases and weights, None where none are given."""
+        """Check phrases and weights, None without one."""
         if isinstance(phrases, str):
             raise BoostError(
                 f"phrases is the string {phrases!r}, expected a list of them"
@@ -173,7 +173,7 @@ class BoostList:
             text = _checked_text(given, what)
             if number is not None:
                 _check_number(number, text, name)
-        # An entry twice with one number is no contradiction, and counts once.
+        # A repeated entry with the same number counts once.
         known = self.numbers.setdefault(text, None if number is None else float(number))
         if known != number:
             raise BoostError(
@@ -186,24 +186,23 @@ class BoostList:
 
 
 def is_one_list(boosts: BoostsLike | Sequence) -> bool:
-    """Tell whether boosts are one list for all utterances."""
+    """Return whether boosts are one list for all utterances."""
     whole = Boosts | Mapping | Set | PhraseBoosts | CompiledBoosts
     if boosts is None or isinstance(boosts, whole):
         return True
     if isinstance(boosts, str) or not isinstance(boosts, Sequence):
         return False
-    kinds = set(map(type, boosts))  # of a long list there are few
+    kinds = set(map(type, boosts))  # few, even for a long list
     is_entries = len(kinds) > 0 and all(issubclass(x, str | BoostEntry) for x in kinds)
     return is_entries or (dict in kinds and any(map(_is_entry, boosts)))
 
 
 def _is_entry(given: Any) -> TypeGuard[dict[str, Any]]:
-    """Tell whether a dict is an entry as boost files have it, and no list."""
     return isinstance(given, dict) and isinstance(given.get("text"), str)
 
 
 def of_each(boosts: BoostsLike | Sequence, n: int) -> Sequence[BoostsLike]:
-    """Boosts of N utterances, one list for each."""
+    """Return boosts of N utterances, one list for each."""
     if not isinstance(boosts, Sequence) or isinstance(boosts, str):
         raise BoostError(
             f"boosts is a {type(boosts).__name__}, {_EXPECTED} a sequence of them"
@@ -221,7 +220,7 @@ def _checked_text(given: object, what: str) -> str:
 
 def _check_number(number: object, text: str, name: str) -> None:
     numeric = isinstance(number, int | float | np.number)
-    is_bool = isinstance(number, bool)  # a list with one hardly meant 1.0
+    is_bool = isinstance(number, bool)  # hardly meant as 1.0
     if is_bool or not (numeric and abs(number) <= MAX_WEIGHT):  # type: ignore[arg-type]
         unit = " of nats" if name == "bonus" else ""
         raise BoostError(
@@ -230,17 +229,17 @@ def _check_number(number: object, text: str, name: str) -> None:
         )
 
 
-_MAX_SHOWN = 10  # words or phrases that a warning shows
+_MAX_SHOWN = 10  # most words or phrases in a warning
 
 
 class WordMatcher:
-    """Finds the words of a table that words of a list may mean; none if `exact`."""
+    """Matches words of a list with words of a table; none if `exact`."""
 
     def __init__(self, word_ids: Mapping[str, int], *, exact: bool = False) -> None:
         self._word_ids, self._exact = word_ids, exact
 
     def candidates(self, word: str) -> list[str]:
-        """Words of the table that differ in case, Unicode form or outer punctuation."""
+        """Return table words that differ in case, Unicode form or outer punctuation."""
         for text in (word, _stripped(word)):
             key = _folded(text)
             found = [key] if key in self._word_ids else []
@@ -253,7 +252,7 @@ class WordMatcher:
     def match(
         self, numbers: dict[str, Any], known: Collection[str] = ()
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Write a list as the table does where one word fits; also the words taken."""
+        """Rewrite a list as in the table if one word matches; return also matches."""
         words = {word for text in numbers for word in text.split()}
         lacking = [w for w in words if w not in self._word_ids and w not in known]
         fits = {} if self._exact else {w: self.candidates(w) for w in lacking}
@@ -263,13 +262,13 @@ class WordMatcher:
             new = " ".join(taken.get(word, word) for word in text.split())
             if new != text:
                 number = matched.pop(text)
-                # The entry as the table writes it wins; of others the largest number.
+                # The table's own form wins; otherwise the largest number.
                 if new not in numbers and _rank(number) >= _rank(matched.get(new)):
                     matched[new] = number
         return matched, taken
 
     def shown(self, text: str) -> str:
-        """Show a text without effect, with the words that its words may mean."""
+        """Show a text without effect, with the words that it may match."""
         shown = []
         for word in text.split():
             if word not in self._word_ids:
@@ -279,7 +278,7 @@ class WordMatcher:
 
     @cached_property
     def _others(self) -> dict[str, list[str]]:
-        """Words that are not written as they are compared, by how they are."""
+        """Words with a different normalised form, by that form."""
         others: dict[str, list[str]] = {}
         for word in self._word_ids:
             if (key := _folded(word)) != word:
@@ -288,7 +287,7 @@ class WordMatcher:
 
 
 def taken_message(taken: Mapping[str, str]) -> str:
-    """Name words that were taken for others."""
+    """Name words that were matched with others."""
 
     def show_taken(word: str) -> str:
         is_form = _nfc(word) == _nfc(taken[word])

@@ -1,4 +1,4 @@
-"""Phrase boosting: credit token by token, exact in the end.
+"""Phrase boosting: credit token by token, exact in total.
 
     weights, speller = {"new york": 1.0, "san jose": 2.0}, by_lexicon(lexicon)
     boosts = compile_phrases(weights, speller, options, "token", num_labels)
@@ -7,38 +7,38 @@
 Amounts. A spelling of n labels has base(n) = credit(1) + ... + credit(n), with
 credit(1) = c0 and credit(d) = c0 * beta + ln(d) after ("TurboBias", arXiv 2508.07014;
 c0 for all where `uniform`). A phrase's amount is its weight times the base of its
-longest spelling (or its weight itself, on request), whichever spelling occurs; without
-a weight it follows from the list, where the compiler has a rule. A phrase occurs
-wherever one of its spellings ends. A spelling that contains another of the same phrase
-is left out first, so that no two end, or begin, at one place.
+longest spelling (or its weight itself, on request), whichever spelling occurs. Without
+a weight it follows from the list, if the compiler has a rule. A phrase occurs wherever
+one of its spellings ends. A spelling that contains another of the same phrase is
+removed first, so that no two end, or begin, at one place.
 
 Credit in advance. A state n is a string that is a proper prefix of a spelling: the
-longest such that ends the labels so far. For a spelling s of length |s| let
-scale(s) = amounts of the phrases spelt s / paid(|s|). The credit of a state is
+longest such suffix of the labels so far. For a spelling s of length |s| let
+scale(s) = amounts of the phrases spelled s / paid(|s|). The credit of a state is
 
     phi(n) = max(0, scale(s) for all s that n is a proper prefix of) * paid(|n|)
 
-so for one spelling it is what its labels so far are paid. phi(root) = 0. paid = base;
-where `uniform`, little of it is paid for the first label, with which many phrases of a
-long list begin.
+so for a single spelling it is the amount paid for its labels so far. phi(root) = 0.
+paid = base; where `uniform`, little of it is paid for the first label, with which many
+phrases of a long list begin.
 
 Accounting. A label takes state n to m, and completes the spellings that end there;
 done = their amounts, over all of them (the label's node and its failure links).
 
     cost of the label = phi(n) - phi(m) - done       final cost of n = phi(n)
 
-Over the states of an utterance the differences of phi add up to phi(root) = 0: what is
-left is minus the sum of done. It counts each occurrence of each phrase once, by its
-amount: so the total does not depend on the order of the list or on other phrases, and
-an incomplete phrase gets nothing. Amounts and credits are whole multiples of 1/16384
-nat: below 1024 nats all differences are exact in float32.
+Over the states of an utterance the differences of phi add up to phi(root) = 0; the rest
+is minus the sum of done. It counts each occurrence of each phrase once, by its amount.
+So the total does not depend on the order of the list or on other phrases, and an
+incomplete phrase gets nothing. Amounts and credits are whole multiples of 1/16384 nat:
+below 1024 nats all differences are exact in float32.
 
 With a `boundary` (the token between words) a phrase counts between boundaries only:
-`art` not in `heart`. Its spellings have the boundary before and after, the utterance
-an implied one before it and after it; the credit of a state counts the labels after the
+`art` not in `heart`. Its spellings have the boundary before and after, the utterance an
+implied one before it and after it; the credit of a state counts the labels after the
 first boundary. So start is the state after a boundary, where phi = 0, and the final
-cost of n is that of a boundary and phi after it. A boundary after a boundary leads back
-to the same state: the words before and after a pause are neighbours.
+cost of n is that of a boundary and phi after it. A boundary after a boundary leads to
+the same state, so phrases continue across pauses.
 """
 
 import functools
@@ -64,16 +64,16 @@ from wfstdec.text.tokens import TokenTable
 Spelling = tuple[int, ...]
 Speller = Callable[[Sequence[str]], Sequence[Sequence[Spelling]]]
 Defaults = Callable[[Mapping[str, int]], Mapping[str, float]]
-"""Phrases without weights and their numbers of labels to amounts, nats."""
+"""Function from phrases and their numbers of labels to amounts, nats."""
 
 MAX_SPELLINGS = 256
-"""A phrase of many words with many pronunciations is spelt in no more ways."""
+"""Most spellings of a phrase of many words with many pronunciations."""
 
 _log = logging.getLogger("wfstdec.boost")
 
 
 def by_words(word_ids: Mapping[str, int]) -> Speller:
-    """Phrases as sequences of word ids."""
+    """Return phrases as sequences of word ids."""
     return partial(_word_ids_of, word_ids)
 
 
@@ -87,7 +87,7 @@ def _word_ids_of(
 def by_lexicon(
     lexicon: Lexicon, *, separator: int | None = None, separator_optional: bool = False
 ) -> Speller:
-    """Phrases as the pronunciations of their words, in all ways (at most 256)."""
+    """Return phrases as combinations of their words' pronunciations (at most 256)."""
     between: list[Spelling] = [()] if separator is None else [(separator,)]
     if separator_optional and separator is not None:
         between.append(())
@@ -119,7 +119,7 @@ def by_table(
     separator: int | None = None,
     sentencepiece_model: str | os.PathLike[str] | None = None,
 ) -> Speller:
-    """Phrases as `lexicon.spelling_lexicon` spells their words; arguments as there."""
+    """Return phrases as spelled by `lexicon.spelling_lexicon`; arguments as there."""
     return partial(_spelt_by_table, tokens, separator, sentencepiece_model)
 
 
@@ -129,7 +129,7 @@ def _spelt_by_table(
     sentencepiece_model: str | os.PathLike[str] | None,
     phrases: Sequence[str],
 ) -> Sequence[Sequence[Spelling]]:
-    # All words at once: SentencePiece is asked once for a list.
+    # All words at once: one SentencePiece call per list.
     words = list(dict.fromkeys(w for phrase in phrases for w in phrase.split()))
     lexicon, _ = spellable_words(
         words, tokens, separator=separator, sentencepiece_model=sentencepiece_model
@@ -142,7 +142,7 @@ def by_tokenizer(
     *,
     tokens: TokenTable | None = None,
 ) -> Speller:
-    """Phrases as a tokenizer cuts them; an empty result is a phrase it cannot spell."""
+    """Return phrases as tokenised; an empty result means that one cannot be spelled."""
     return partial(_encoded_by, encode, tokens)
 
 
@@ -151,7 +151,7 @@ def _encoded_by(
     tokens: TokenTable | None,
     phrases: Sequence[str],
 ) -> list[list[Spelling]]:
-    # Marks and the blank are no speech: a text with one is unspelt.
+    # Marks and the blank are not speech: a text with one has no spelling.
     unspelt = set() if tokens is None else {*MARKS, tokens.names[tokens.blank]}
 
     def tokens_of(text: str) -> Spelling:
@@ -166,20 +166,20 @@ def _encoded_by(
 
 GRAIN = 1 / 16384  # amounts and credits are multiples of it
 MAX_WEIGHT = 1e6
-"""The largest bonus or weight, either way: so that no sum of costs reaches infinity."""
+"""Largest absolute bonus or weight; no sum of costs reaches infinity."""
 _ROOT = 0
 
 
 @dataclass(frozen=True)
 class PhraseOptions:
-    """The amount of a phrase of weight 1.
+    """Amount of a phrase of weight 1.
 
     Attributes:
         c0: Nats for its first label.
-        beta: What `c0` is multiplied by for each label after; ln(depth) is added.
+        beta: Factor of `c0` for each later label; ln(depth) is added.
         uniform: `c0` for every label instead, most of it paid after the first one.
-        weights_are_totals: A weight is the amount of the phrase, in nats, as word
-            boosts have it; the others only decide when how much of it is paid.
+        weights_are_totals: A weight is the amount of the phrase, in nats, as with word
+            boosts; the other options only determine when it is paid.
     """
 
     c0: float = 1.0
@@ -194,18 +194,18 @@ class PhraseOptions:
             raise OptionError(f"beta={self.beta!r}, expected 0 or more")
 
     def base(self, length: int) -> np.ndarray:
-        """Worth of 0, 1, ..., `length` labels, float64 [length + 1]."""
+        """Return the worth of 0, 1, ..., `length` labels, float64 [length + 1]."""
         beta = 1.0 if self.uniform else self.beta
         return _summed_credits(length, self.c0, beta, is_growing=not self.uniform)
 
     def paid(self, length: int) -> np.ndarray:
-        """Shares of an amount paid in advance, up to a factor; as `base`."""
+        """Return shares of an amount paid in advance, up to a factor; as `base`."""
         return _summed_credits(length, *_LATE) if self.uniform else self.base(length)
 
 
 _LATE = 0.3, 3.0
-"""`c0` and `beta` by which amounts of `uniform` are paid. Credited equally, half of the
-harm of long lists to greedy searches comes from phrases that are only begun."""
+"""`c0` and `beta` for advance payments of `uniform` amounts. With equal payments, half
+of the harm of long lists to greedy searches comes from incomplete phrases."""
 
 
 def _summed_credits(
@@ -221,10 +221,10 @@ def _summed_credits(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PhraseBoosts(BackoffModel):
-    """Compiled phrases: states and costs as in the module's text."""
+    """Compiled phrases: states and costs as in the module docstring."""
 
-    unknown: tuple[str, ...]  # phrases that could not be spelt, sorted: without effect
-    # Nats for each occurrence of the others, before scaling
+    unknown: tuple[str, ...]  # phrases without a spelling, sorted: without effect
+    # nats for each occurrence of the others, before scaling
     amounts: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -248,30 +248,30 @@ def compile_phrases(
     minimal: list[list[Spelling]] = []
     for text, spelt in zip(texts, spellings, strict=True):
         whole = [_between_boundaries(spelling, boundary) for spelling in spelt]
-        # Where a spelling contains another one, both would count.
+        # If a spelling contains another one, both would count.
         kept = _without_containing([s for s in whole if len(s) > len(edge)])
         if len(kept) < bool(spelt):
             raise BoostError("a spelling without labels, expected at least one")
         minimal.append(kept)
         if kept and weights[text] is None and defaults is not None:
-            # The shortest: capitals are spelt with many pieces, and rarely output.
+            # The shortest: capitals are spelled with many pieces, and rarely output.
             without[text] = min(map(len, kept)) - 2 * len(edge)
     follows: Mapping[str, float] = defaults(without) if defaults and without else {}
     by_text: dict[str, float] = {}
     amounts: defaultdict[Spelling, float] = defaultdict(float)
     for text, kept in zip(texts, minimal, strict=True):
         if kept:
-            # A phrase is worth the same, however it is spelt: as its longest spelling.
+            # The amount is the same for all spellings: that of the longest.
             weight, length = weights[text], max(map(len, kept)) - 2 * len(edge)
             is_total = options.weights_are_totals and weight is not None
             times = 1 if is_total else float(base[length])
             amount = follows.get(text, (1 if weight is None else weight) * times)
             # Multiples of a grain add up without rounding, so that credits cancel
-            # exactly and the order of a list changes nothing.
+            # exactly and the order of a list has no effect.
             by_text[text] = amount = round(amount / GRAIN) * GRAIN
             for spelling in kept:
                 amounts[spelling] += amount
-    # Numbers of states follow, and by them ties are broken.
+    # Numbers of states follow from the order, and decide ties.
     ordered = sorted(amounts)
     lengths = np.array([len(spelling) for spelling in ordered], np.int64)
     # The tree of sorted spellings.
@@ -295,13 +295,11 @@ def compile_phrases(
 
 @functools.cache
 def initial_states() -> PhraseBoosts:
-    """No phrases at all: one state, in which no label does anything."""
+    """Return empty phrases: one state, in which no label has an effect."""
     return compile_phrases({}, by_words({}), PhraseOptions(), "word", num_labels=1)
 
 
 class _Tree(NamedTuple):
-    """The nodes as `grow_tree` gives them."""
-
     parent: np.ndarray
     label: np.ndarray
     depth: np.ndarray
@@ -309,7 +307,7 @@ class _Tree(NamedTuple):
 
 
 def _between_boundaries(spelling: Spelling, boundary: int | None) -> Spelling:
-    """A spelling with a boundary before and after it; runs of boundaries as one."""
+    """Add a boundary before and after a spelling; merge runs of boundaries."""
     if boundary is None:
         return tuple(spelling)
     runs = groupby((boundary, *spelling, boundary))
@@ -320,7 +318,7 @@ def _bounded(automaton: Automaton, boundary: int) -> Automaton:
     """Put spellings between implied boundaries; runs of boundaries count as one."""
     if not len(automaton.arc_label):
         return automaton
-    # A boundary after a boundary changes nothing.
+    # A boundary after a boundary has no effect.
     loops = np.unique(automaton.arc_next[automaton.arc_label == boundary])
     counts = np.diff(automaton.state_arc_splits)
     source = np.repeat(np.arange(len(counts)), counts)
@@ -344,7 +342,7 @@ def _bounded(automaton: Automaton, boundary: int) -> Automaton:
 def _assemble(
     tree: _Tree, worth: np.ndarray, scale: np.ndarray, paid: np.ndarray
 ) -> Automaton:
-    """The automaton: amounts and scales by spelling, payments by node."""
+    """Return the automaton: amounts and scales by spelling, payments by node."""
     by_depth = np.argsort(tree.depth, kind="stable")
     num_children = np.bincount(tree.parent[1:], minlength=len(by_depth))
     is_state = num_children > 0
@@ -352,7 +350,7 @@ def _assemble(
     child = 1 + np.argsort(tree.parent[1:], kind="stable")
     splits = np.concatenate([[0], np.cumsum(num_children)])
     children = (splits, child, tree.label[child])
-    # Amounts and scales of spellings, by their nodes; the rest have none of their own.
+    # Amounts and scales of spellings, by their nodes; 0 at other nodes.
     own, ends = np.zeros((2, len(by_depth))), tree.ending >= 0
     own[:, ends] = worth[tree.ending[ends]], scale[tree.ending[ends]]
     nodes = tree.parent, tree.label, by_depth
@@ -364,8 +362,8 @@ def _assemble(
     credit = phi[states]
     backoff_state = np.full(len(states), -1, np.int32)
     backoff_state[1:] = number[nearest[failure[states[1:]]]]
-    # Nodes by depth stand in the order of their parents, which is that of states, and
-    # children of one in the order of their labels: these are the rows of arcs.
+    # Nodes by depth are in the order of their parents, which is that of states, and
+    # children in the order of their labels: these are the rows of arcs.
     arcs = by_depth[1:]
     source, target = number[tree.parent[arcs]], number[nearest[arcs]]
     automaton = Automaton(
@@ -386,7 +384,6 @@ def _assemble(
 
 @jit
 def _suffixes(parent, label, by_depth, children, is_state, amount):
-    """Longest proper suffix of each node; longest that is a state; sum of amounts."""
     splits, child, child_label = children
     failure = np.full(len(parent), -1, np.int32)
     nearest, total = np.zeros(len(parent), np.int32), amount.copy()
@@ -407,9 +404,9 @@ def _suffixes(parent, label, by_depth, children, is_state, amount):
 
 @jit
 def _greatest_below(parent, scale):
-    """The greatest scale of spellings through a node, at least 0; float64 [N]."""
+    """Return the greatest scale of spellings through each node, at least 0 [N]."""
     greatest = np.zeros(len(parent))
-    # Nodes are numbered so that one stands before its children.
+    # Nodes are numbered so that parents precede children.
     for node in range(len(parent) - 1, 0, -1):
         here = max(greatest[node], scale[node])
         greatest[parent[node]] = max(greatest[parent[node]], here)
@@ -417,7 +414,6 @@ def _greatest_below(parent, scale):
 
 
 def _without_containing(spelt: Sequence[Spelling]) -> list[Spelling]:
-    """The spellings that contain no other one, each once."""
     different = dict.fromkeys(map(tuple, spelt))
     if len(set(map(len, different))) <= 1:
         return list(different)

@@ -1,4 +1,4 @@
-"""Boosts as the CPU kernels take them: listed words with bonuses, rows of phrases.
+"""Boosts for the CPU kernels: listed words with bonuses, rows of phrases.
 
 A row is a state of a graph, its positions are the arcs; or a node of a trie, with the
 words that end there. A position is hot if its word is boosted, or begins a phrase of
@@ -26,7 +26,7 @@ from wfstdec.text.tokens import EPSILON
 
 MIN_BITS = 1 << 12
 BITS_PER_POSITION = 32
-"""Bits for each position with a bonus, up to one for each row or position of all."""
+"""Bits per position with a bonus, up to one per row or position."""
 ROW = record(
     "u8 labels",
     "u4 begin backoff",
@@ -34,27 +34,27 @@ ROW = record(
     "u4 dense",
     "f4 credit",
 )
-"""A boost state: the labels, modulo 64, of its arcs and of the states that it backs
-off to before a dense one, none if it is dense itself; its first arc; where it backs
-off to and the cost; where the row of that dense state begins and the cost of backing
-off to it; the most that a label is credited, at least 0."""
+"""Boost state: the labels, modulo 64, of its arcs and of the states that it backs off
+to before a dense one, none if it is dense itself; its first arc; back-off state and
+cost; the row of the next dense state and the cost of backing off to it; the largest
+credit of a label, at least 0."""
 ARC = record("u4 label next", "f4 cost")
 STEP = record("u4 next", "f4 cost")
-DENSE_SHARE = 1 / 6  # a state with arcs for this part of the labels is dense
+DENSE_SHARE = 1 / 6  # a state with arcs for this share of the labels is dense
 MAX_DENSE = 2048
-"""No more states than these, the root apart: the table is to stay in the cache."""
-_ROUNDING = 2.0**-22  # more than a sum of two float32 loses, relative to the larger one
+"""Most dense states, except the root, so that the table stays in the cache."""
+_ROUNDING = 2.0**-22  # above the relative error of a sum of two float32
 
 
 class ListedWords(NamedTuple):
-    """The boosted words of an utterance, and what is hot."""
+    """Boosted words of an utterance, and hot rows and positions."""
 
-    # Positions may share a bit: one that is taken for hot changes no result.
+    # Positions may share a bit: a false positive changes no result.
     keys: np.ndarray  # uint32 [H], as `WordBoosts`
     bonuses: np.ndarray  # float32 [H]
     top_bonus: np.float32
     hot_rows: np.ndarray  # uint64 [2 ** n]: a bit for each row, modulo their number
-    row_mask: np.uint64  # the number of bits, less 1
+    row_mask: np.uint64  # the number of bits minus 1
     hot: np.ndarray  # uint64 [2 ** n]: the same of positions
     hot_mask: np.uint64
 
@@ -66,7 +66,7 @@ NO_WORDS = ListedWords(*compile_word_boosts(None, {})[0], *_NONE_HOT, *_NONE_HOT
 def _bits_of(
     words: np.ndarray, splits: np.ndarray, positions: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.uint64]:
-    """A bit for each position of some words, and the number of bits less 1."""
+    """Return bits for the positions of some words, and the number of bits minus 1."""
     count = int((splits[words + 1] - splits[words]).sum())
     wanted = min(max(BITS_PER_POSITION * count, MIN_BITS), most)
     num_bits = 1 << max(6, (wanted - 1).bit_length())
@@ -84,17 +84,17 @@ def _set_bits(bits, mask, words, splits, positions):
 
 
 class PhraseRows(NamedTuple):
-    """Phrases as the kernels take them; without any, of neither unit."""
+    """Phrases for the kernels; without any, of neither unit."""
 
     rows: np.ndarray  # ROW [S + 1]
     arcs: np.ndarray  # ARC [A]
     dense: np.ndarray  # STEP [D * L]: of the root and states with many arcs
     final_cost: np.ndarray  # float32 [S]
     credited: np.ndarray  # uint64 [S]: labels, modulo 64, that a step may credit
-    num_labels: np.uint32  # labels from here on are of no phrase
+    num_labels: np.uint32  # labels from here on are in no phrase
     of_words: bool
     of_tokens: bool
-    initial: np.uint32  # the boost state in which all labels but those begun do nothing
+    initial: np.uint32  # boost state in which only labels in `begun` have an effect
     begun: np.uint64  # the labels, modulo 64, that begin a phrase
     start: np.uint32
 
@@ -112,11 +112,11 @@ NO_PHRASES = PhraseRows(
     begun=np.uint64(0),
     start=np.uint32(0),
 )
-"""One state, in which no label does anything."""
+"""One state, in which no label has an effect."""
 
 
 def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
-    """The rows of compiled phrases."""
+    """Return the rows of compiled phrases."""
     check_states(phrases.num_states)
     automaton = phrases.automaton
     arcs = np.empty(phrases.num_arcs, ARC)
@@ -157,12 +157,12 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
 
 
 def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
-    """The root, and where sums are exact in any order the states with many arcs."""
+    """Return the root, and states with many arcs if sums are exact in any order."""
     automaton = phrases.automaton
     num_arcs = np.diff(automaton.state_arc_splits)
     num_arcs[0] = 0
     costs = np.append(automaton.arc_cost, automaton.backoff_cost)
-    # Of backing off from any state to the root, either way.
+    # Largest cost of backing off from any state to the root, of either sign.
     largest = np.abs(credits_of(automaton.backoff_state, automaton.backoff_cost)).max()
     largest = 2 * largest + np.abs(costs).max()
     exact = (costs % GRAIN == 0).all() and largest < 2**24 * GRAIN
@@ -173,9 +173,9 @@ def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
 
 @jit
 def _fill(rows, begin, arcs, is_dense, root_cost):
-    """Fill in labels, dense states and credits; the labels that steps may credit."""
-    # Credits are bounds: they count arcs that a longer state hides, and allow for more
-    # than float32 sums along a chain can lose.
+    """Fill in labels, dense states and credits; return the labels that get credit."""
+    # Credits are bounds: they count arcs that a longer state hides, and allow for
+    # rounding of float32 sums along a chain.
     credited, length = np.zeros(len(rows), np.uint64), np.zeros(len(rows))
     credit, largest = np.zeros(len(rows)), np.zeros(len(rows))
     credit[0] = -np.float64(root_cost.min())
@@ -188,7 +188,7 @@ def _fill(rows, begin, arcs, is_dense, root_cost):
         own = NO_BITS
         for a in range(begin[s], begin[s + 1]):
             own |= BIT << (uint64(arcs[a].label) & LOW_BITS)
-        # Back-off leads to lower numbers, of which all is known.
+        # Back-off leads to lower numbers, which are complete.
         if s > 0:
             credited[s] = credited[below] if cost >= 0 else ~NO_BITS
             credit[s], length[s] = credit[below] - cost, length[below] + 1
@@ -211,7 +211,7 @@ def _fill(rows, begin, arcs, is_dense, root_cost):
 
 
 class BoostTables:
-    """The tables of boosts for the kernels of one graph or trie; each is made once."""
+    """Boost tables for the kernels of one graph or trie; cached."""
 
     # `words`: int [P], the words of all rows; 0 is none. `splits`: int [R + 1].
 
@@ -224,12 +224,12 @@ class BoostTables:
         self._phrases = WeakCache(self._lay_out)
 
     def words(self, boosts: CompiledBoosts) -> ListedWords:
-        """The boosted words of an utterance; phrases of words by their first ones."""
+        """Return the boosted words of an utterance, and first words of phrases."""
         of_words = boosts.phrases is not None and boosts.phrases.unit == "word"
         return self._words.of(boosts) if boosts.words or of_words else NO_WORDS
 
     def phrases(self, boosts: CompiledBoosts) -> PhraseRows:
-        """The phrases of an utterance."""
+        """Return the phrases of an utterance."""
         phrases = boosts.phrases
         return NO_PHRASES if phrases is None else self._phrases.of(phrases)
 
@@ -260,18 +260,18 @@ class BoostTables:
 
 
 EndRule = Literal["closed", "none"]
-"""What becomes of phrases at the end, which competes with them."""
+"""Treatment of phrases at the end, which competes with them."""
 OPEN, CLOSING, CLOSED = 0, 1, 2
-"""Phrases continue; pay back with the next token; are over."""
+"""Phrases continue; are refunded with the next token; are closed."""
 
 
 class RowStates(NamedTuple):
-    """States of phrases, of rows of scores."""
+    """States of phrases, by row of scores."""
 
     row: np.ndarray  # int64 [N], the row of each
     state: np.ndarray  # int32 [N], of the automaton
     mode: np.ndarray  # int8 [N], `OPEN`, `CLOSING` or `CLOSED`
-    silent: np.ndarray  # int64 [M], sorted: columns without speech, ends among them
+    silent: np.ndarray  # int64 [M], sorted: columns without speech, ends included
     ends: np.ndarray  # int64 [E], columns of ends
 
 
@@ -286,7 +286,7 @@ def credit_rows(automaton, rows, scores, out, is_last):
         i = rows.row[each]
         state = np.int64(rows.state[each])
         paid = final_cost[state]
-        if rows.mode[each] == CLOSING:  # a shift of all, which changes no order
+        if rows.mode[each] == CLOSING:  # a common shift, which changes no order
             for label in range(scores.shape[1]):
                 out[i, label] = scores[i, label] - paid
             continue
@@ -295,14 +295,14 @@ def credit_rows(automaton, rows, scores, out, is_last):
             to_root += automaton.backoff_cost[root]
             root = np.int64(backoff[root])
             depth += 1
-        # Labels without an arc lead to the root, where nothing is paid ahead.
+        # Labels without an arc lead to the root, where no credit is in advance.
         if to_root != none:
             for label in range(scores.shape[1]):
                 out[i, label] = scores[i, label] - to_root
             at_mark = paid if is_last else none
             for label in rows.silent:
                 out[i, label] = scores[i, label] - at_mark
-        # Arcs of longer histories go over those of shorter ones.
+        # Arcs of longer histories override those of shorter ones.
         for level in range(depth, -1, -1):
             at, total = state, none
             for _ in range(level):

@@ -1,4 +1,4 @@
-"""Backends on a device, of any search: batches, cut to its memory."""
+"""Base of device backends: batches split to the device's memory."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -18,11 +18,10 @@ from wfstdec.gpu.logprobs import Chunk, stream_of
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.search.threads import ALONE, Read, Workers
 
-_MOST_NAMED = 20  # utterances that a message names
+_MOST_NAMED = 20  # most utterances named in a message
 
 
 def _failed(error: Exception, missing: set[int]) -> str:
-    """The message of a device's failure, with the utterances that are missing."""
     named = ", ".join(map(str, sorted(missing)[:_MOST_NAMED]))
     more = ", ..." if len(missing) > _MOST_NAMED else ""
     return (
@@ -33,7 +32,7 @@ def _failed(error: Exception, missing: set[int]) -> str:
 
 
 _LOGPROB_BYTES = 4
-PART_BLOCKS = 4  # utterances in a part of a long list, for each block that runs
+PART_BLOCKS = 4  # utterances in a part of a long list, per running block
 
 
 class BatchingBackend(ABC):
@@ -41,20 +40,20 @@ class BatchingBackend(ABC):
 
     device: Device
     num_tokens: int  # V
-    model_bytes: int  # that the model takes on the device
+    model_bytes: int  # of the model on the device
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:  # noqa: B027
         """Do nothing: boosts are uploaded with the first batch that has them."""
 
     @abstractmethod
     def pool(self, options: Any) -> ScratchPool:
-        """Scratch of the blocks for a search with these options."""
+        """Return the scratch of the blocks for a search with these options."""
 
     @abstractmethod
     def utterance_bytes(
         self, num_frames: int | None, options: Any, record: bool = False
     ) -> int:
-        """Bytes of an utterance without log-probs; None where it comes in chunks."""
+        """Return bytes of an utterance without log-probs; None: in chunks."""
 
     @abstractmethod
     def batch(
@@ -64,7 +63,7 @@ class BatchingBackend(ABC):
         lengths: Sequence[int],
         record: bool,
     ) -> Any:
-        """Make a batch of whole utterances: `advance`, then `finish`."""
+        """Create a batch of whole utterances: `advance`, then `finish`."""
 
     def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
         """Check log-probs, as `Backend.inputs`; arrays may stay on the device."""
@@ -78,7 +77,7 @@ class BatchingBackend(ABC):
         names: Sequence[int | str] | None = None,
         workers: Workers = ALONE,
     ) -> None:
-        """Pass sessions of one decoder through a chunk each, in one launch."""
+        """Advance sessions of one decoder by a chunk each, in one launch."""
         advance_together(searches, chunks, names)
 
     def decode(
@@ -91,11 +90,11 @@ class BatchingBackend(ABC):
         workers: Workers = ALONE,
         read: Read | None = None,
     ) -> list[Any]:
-        """Decode whole utterances, [T, V]: many in parts, two of them side by side."""
+        """Decode whole utterances, [T, V]; a long list in parts, two at a time."""
         found: dict[int, Any] = {}
         bad: list[LogprobError] = []
         scratch, lengths = self.pool(options), list(map(len, utterances))
-        device, late = scratch.device, []  # parts that did not fit side by side
+        device, late = scratch.device, []  # parts that did not fit in parallel
         parts, both = self._parts(lengths, options, record)
         left = [sorted(part) for part in parts][::-1]
         if both:
@@ -124,9 +123,9 @@ class BatchingBackend(ABC):
             except LogprobError as error:
                 assert isinstance(error.utterance, int)
                 error.utterance = part[error.utterance]
-                bad.append(error)  # another part may have one before it
+                bad.append(error)  # an earlier part may have one too
             except DeviceMemoryError:
-                # The plan is an estimate: what does not fit after all is halved.
+                # The plan is an estimate: a part that does not fit is halved.
                 if both:
                     late.append(part)
                 elif len(part) < 2:
@@ -136,7 +135,7 @@ class BatchingBackend(ABC):
                     left.extend([part[half:], part[:half]])
 
         def beside() -> None:
-            """Upload, and read what was found, while another part is searched."""
+            """Upload, and read results, while another part is searched."""
             with device.on_stream(device.second_stream):
                 decode_parts(True)
 
@@ -158,7 +157,6 @@ class BatchingBackend(ABC):
         return [one for _, one in sorted(found.items())]
 
     def _without_streams(self, utterances: Sequence[Chunk]) -> list[Chunk]:
-        """Wait for log-probs on the device, so that any stream may read them."""
         with self.device.on_stream(stream_of(utterances)):
             self.device.wait()
         return [
@@ -173,7 +171,7 @@ class BatchingBackend(ABC):
         boosts: Sequence[CompiledBoosts],
         record: bool,
     ) -> Sequence[Any]:
-        # So that a batch that fails is gone before the next is made.
+        # Frees a failed batch before the next is created.
         batch = self.batch(options, boosts, list(map(len, chunks)), record)
         batch.advance(chunks)
         return batch.finish()
@@ -196,8 +194,8 @@ class BatchingBackend(ABC):
     def _parts(
         self, lengths: Sequence[int], options: Any, record: bool
     ) -> tuple[list[list[int]], bool]:
-        """Cut a batch, the longest first; whether two parts fit side by side."""
-        # Of like length together: a launch takes as long as its longest utterance.
+        """Split a batch, the longest first; return whether two parts fit at once."""
+        # By similar length: a launch takes as long as its longest utterance.
         order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
         pool, frame = self.pool(options), self.num_tokens * _LOGPROB_BYTES
         room = pool.device.budget.left + pool.num_bytes

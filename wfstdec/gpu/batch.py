@@ -1,14 +1,14 @@
-"""Utterances side by side on a device: many frames of all of them in one launch.
+"""Batches of utterances on a device: many frames of all of them in one launch.
 
-    class DeviceBatch(Batch): ...          # a search's: how it begins and ends
+    class DeviceBatch(Batch): ...          # of a search: its start and end
     batch.advance(chunks)                  # [T, V] per utterance
 
-A launch takes every utterance as far as arrays reach. One for which an array is too
-small stops at its last good frame with a status; the host makes room and relaunches
-for those that stopped. So growing never changes a result.
+A launch advances every utterance as far as its arrays suffice. If an array is too
+small, the utterance stops at its last good frame with a status; the host enlarges the
+array and relaunches. So growth never changes a result.
 
-The first launch of a chunk also finds numbers that are no log-probs. Utterances that
-come in chunks are then put back to where they were, by the `backup` of frontiers.
+The first launch of a chunk also detects numbers that are not log-probs. Utterances in
+chunks are then reset, by the `backup` of frontiers.
 """
 
 from abc import abstractmethod
@@ -35,16 +35,16 @@ from wfstdec.gpu.records import NONE
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.logprobs import bad_logprob
 
-DONE = 0  # `UTTERANCE.status` of one that came to the end of its chunk
+DONE = 0  # `UTTERANCE.status` at the end of its chunk
 FEWER = "decode fewer utterances at a time"
-"""The advice where many utterances take too much memory."""
+"""Advice in the error for too many utterances."""
 
 
 class Growth(NamedTuple):
     """Growth of an array that was too small for an utterance."""
 
-    name: str  # The array's
-    # Its new length, by the old one and the entries of a frontier in the launch
+    name: str  # of the array
+    # its new length, from the old one and the entries of a frontier in the launch
     length: Callable[[int, int], int]
 
 
@@ -52,24 +52,24 @@ class BatchLayout(NamedTuple):
     """Layout of a search's batches."""
 
     # UTTERANCE has these fields: `logprobs`, a LOGPROBS; `chunk_frame`, the next frame
-    # of the chunk; `frontier_count`, 0 before it began; `died`, NONE while it lives;
-    # `status`; for each array its address and `NAME_capacity`. Kernels copy `frontier`
-    # to `backup`, where that is an address, before a launch with unchecked log-probs.
-    # TASK has `utterances`, `queue`, `queue_length`, `num_drawn`, `phase_times`,
-    # `num_tokens` and `checked`.
+    # of the chunk; `frontier_count`, 0 before the start; `died`, NONE while it is
+    # alive; `status`; for each array its address and `NAME_capacity`. Kernels copy
+    # `frontier` to `backup`, if that is an address, before a launch with unchecked
+    # log-probs. TASK has `utterances`, `queue`, `queue_length`, `num_drawn`,
+    # `phase_times`, `num_tokens` and `checked`.
 
     utterance: np.dtype  # UTTERANCE
-    arrays: Mapping[str, np.dtype]  # What each array of an utterance holds, by name
-    kernel: str  # The search: takes all utterances of the queue through their chunks
-    phases: tuple[str, ...]  # Whose times a build with TIMES takes
-    counts: tuple[str, ...]  # Fields of UTTERANCE that are sums over its frames
-    # The status of an utterance for which its block's scratch was too small
+    arrays: Mapping[str, np.dtype]  # element type of each array of an utterance
+    kernel: str  # the search: advances all utterances of the queue by their chunks
+    phases: tuple[str, ...]  # timed by kernels compiled with TIMES
+    counts: tuple[str, ...]  # fields of UTTERANCE that are sums over its frames
+    # status of an utterance whose block's scratch was too small
     grow_scratch: int
-    growths: Mapping[int, Growth]  # What other statuses ask for
+    growths: Mapping[int, Growth]  # for other statuses
 
 
 class Batch:
-    """Utterances side by side, advanced any number of times."""
+    """Batch of utterances, advanced any number of times."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class Batch:
         num_utterances: int,
     ) -> None:
         self._device, self._layout, self._pool = pool.device, layout, pool
-        # `variant`: a NamedTuple, what kernels are compiled for: `logprob_type`,
-        # `times`, `macros` and others. The largest value of each does for several
-        # batches; `logprob_type` differs by launch.
+        # `variant`: a NamedTuple of compile-time features: `logprob_type`, `times`,
+        # `macros` and others. The largest value of each suits several batches;
+        # `logprob_type` differs by launch.
         self._task, self._variant = task, variant
         self.phase_times = np.zeros(len(layout.phases), np.uint64)
         self.clocks = np.zeros(2, np.uint64)
@@ -92,17 +92,17 @@ class Batch:
         self.utterances = np.zeros(num_utterances, layout.utterance)
         self.utterances["died"] = self.utterances["logprobs"]["bad_frame"] = NONE
         self._buffers: list[Any] = []  # arrays of utterances, their boosts
-        self._newest: dict[str, Any] = {}  # of these the last of each name
+        self._newest: dict[str, Any] = {}  # the last of each name
         self._stream: Any = None
 
     @property
     def takes_times(self) -> bool:
-        """Whether launches take the times of phases; set it before `advance`."""
+        """Whether launches time the phases; set it before `advance`."""
         return self._variant.times
 
     @takes_times.setter
     def takes_times(self, takes: bool) -> None:
-        """Set whether launches take the times of phases."""
+        """Set whether launches time the phases."""
         self._variant = self._variant._replace(times=takes)
 
     @property
@@ -111,7 +111,7 @@ class Batch:
         return {name: int(self.utterances[name].sum()) for name in self._layout.counts}
 
     def advance(self, chunks: Sequence[Chunk]) -> None:
-        """Pass every utterance through its next chunk, [T, V]."""
+        """Advance every utterance by its next chunk, [T, V]."""
         assert len(chunks) == len(self.utterances), (len(chunks), len(self.utterances))
         self._stream = stream_of(chunks)
         with self._device.on_stream(self._stream):
@@ -129,14 +129,13 @@ class Batch:
                 share.close()
 
     def _begin(self) -> None:
-        """Begin those that never got a frame."""
         self.utterances["logprobs"]["num_frames"] = 0
         self.utterances["chunk_frame"] = 0
         self._run(self._unfinished())
 
     def _unfinished(self, checked: bool = True) -> np.ndarray:
-        """Utterances with frames to do, and those not yet begun; the longest first."""
-        # Where nothing survived, frames are only checked.
+        """Return unfinished utterances, and those not begun; the longest first."""
+        # After the last survivor frames are only checked.
         frames = self.utterances["logprobs"]["num_frames"].astype(np.int64)
         survived = self.utterances["died"] == NONE
         todo = (frames > 0) & (survived | (not checked))
@@ -145,7 +144,6 @@ class Batch:
         return queue[np.argsort(-frames[queue], kind="stable")]
 
     def _run(self, queue: np.ndarray, checked: bool = True) -> None:
-        """Launch until every chunk is done, or one has a number that is no log-prob."""
         if len(queue) == 0:
             return
         scratch = self._pool.take(min(len(queue), self._device.shape.num_blocks))
@@ -165,7 +163,7 @@ class Batch:
             self._pool.give(scratch)
 
     def _launch_search(self, queue: np.ndarray, scratch: Scratch) -> np.ndarray:
-        """Launch once; the utterances that did not get to the end of their chunks."""
+        """Launch once; return the utterances that did not finish their chunks."""
         scratch.fill_in(self._task)
         shape = self._device.shape
         self._take_shape(shape)
@@ -179,7 +177,6 @@ class Batch:
         """Set the fields of the TASK that depend on the shape of blocks."""
 
     def _refuse(self, chunks: Sequence[DeviceLogprobs], before: np.ndarray) -> None:
-        """Put everything back and raise, where a number is no log-prob."""
         bad_frame = self.utterances["logprobs"]["bad_frame"]
         bad = np.flatnonzero(bad_frame != NONE)
         if len(bad) == 0:
@@ -196,7 +193,6 @@ class Batch:
         raise bad_logprob(i, frame, row)
 
     def _launch(self, grid: Grid, queue: np.ndarray) -> None:
-        """Run a kernel over some utterances; their records come back."""
         columns = len(self._layout.phases) + len(self.clocks)
         arrays = {
             "utterances": self.utterances,
@@ -215,7 +211,6 @@ class Batch:
             self.clocks += times[-2:]
 
     def _allocate(self, name: str, counts: Sequence[int]) -> None:
-        """Give every utterance an array, all of them in one buffer."""
         buffer = self._new_buffer(0, name, sum(counts))
         starts = np.cumsum([0, *counts])[:-1] * self._layout.arrays[name].itemsize
         self.utterances[name] = self._device.address(buffer) + starts
@@ -232,7 +227,7 @@ class Batch:
         *,
         in_chunks: bool,
     ) -> None:
-        """Give every utterance a frontier, a trace of `nodes` nodes, and its boosts."""
+        """Allocate frontiers, traces of `nodes` nodes, and boosts."""
         arrays = {"frontier": [entries] * len(nodes), "trace": nodes}
         if in_chunks:
             arrays["backup"] = arrays["frontier"]
@@ -254,12 +249,12 @@ class Batch:
                 if own_phrases is not None:
                     self._buffers.append(stored.of(own_phrases))
                     self.utterances["phrases"][i] = self._buffers[-1].address
-            # The next launch may be on another stream, and so may be what used this
-            # memory before.
+            # The next launch may be on another stream, as may the previous use of this
+            # memory.
             self._device.wait()
 
     def _make_room(self, stopped: np.ndarray, entries: int) -> None:
-        """Lengthen the array that was too small for an utterance."""
+        """Enlarge the array that was too small for an utterance."""
         for i in stopped:
             growth = self._layout.growths.get(int(self.utterances["status"][i]))
             if growth is not None:
@@ -267,7 +262,6 @@ class Batch:
                 self._lengthen(growth.name, i, growth.length(old, entries))
 
     def _new_buffer(self, i: int, name: str, count: int) -> Any:
-        """A buffer that utterance `i` keeps."""
         dtype = self._layout.arrays[name]
         self._share.take(count * dtype.itemsize)
         self._buffers.append(self._device.empty(count, dtype))
@@ -275,12 +269,10 @@ class Batch:
         return self._buffers[-1]
 
     def _release(self) -> None:
-        """Give the memory back: the batch cannot be used afterwards."""
         self._share.close()
         self._buffers, self._newest = [], {}
 
     def _download(self, name: str, count: int, i: int = 0) -> np.ndarray:
-        """The first records of one of utterance `i`'s arrays."""
         dtype = self._layout.arrays[name]
         part = self._device.empty(count, dtype)
         target, address = self._device.address(part), int(self.utterances[name][i])
@@ -288,7 +280,6 @@ class Batch:
         return self._device.download(part, dtype).copy()
 
     def _lengthen(self, name: str, i: int, count: int) -> None:
-        """Move an utterance's array to its own longer buffer."""
         utterance, size = self.utterances[i], self._layout.arrays[name].itemsize
         old = int(utterance[f"{name}_capacity"])
         longer = self._device.address(self._new_buffer(i, name, count))
@@ -301,8 +292,6 @@ class Batch:
 
 
 class _Joined(Batch):
-    """Sessions of one decoder in one launch."""
-
     def __init__(self, sessions: Sequence[Batch]) -> None:
         first = sessions[0]
         self._device, self._layout = first._device, first._layout
@@ -326,18 +315,17 @@ class _Joined(Batch):
 
 
 class Session(Batch):
-    """A batch of one utterance, made without `lengths`: it comes in chunks."""
+    """A batch of one utterance, created without `lengths`: it arrives in chunks."""
 
     def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
-        """Pass the search through a chunk, [T, V]."""
+        """Advance the search by a chunk, [T, V]."""
         advance_together([self], [chunk])
 
     @abstractmethod
     def fold(self) -> Any:
-        """Keep of the trace what was said."""
+        """Remove settled and unreachable nodes from the trace."""
 
     def _write_back(self, frontier: np.ndarray, trace: np.ndarray) -> None:
-        """Put back what folding has changed: the trace, and what points to it."""
         self._device.write(self._newest["frontier"], frontier)
         self._device.write(self._newest["trace"], trace)
         self._device.wait()
@@ -349,7 +337,7 @@ def advance_together(
     chunks: Sequence[Chunk],
     names: Sequence[int | str] | None = None,
 ) -> None:
-    """Pass sessions of one decoder through a chunk each, [T, V], in one launch."""
+    """Advance sessions of one decoder by a chunk each, [T, V], in one launch."""
     if not sessions:
         return
     joined = _Joined(sessions)

@@ -1,4 +1,4 @@
-"""Boosts where kernels can read them: phrases once per list, words once per batch."""
+"""Boosts for kernels: phrases uploaded once per list, words once per batch."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ STRUCTS = read_structs(
 
 
 def automaton_arrays(automaton: Automaton) -> dict[str, np.ndarray]:
-    """The arrays of an `Automaton`, of an automaton of one model."""
+    """Return the arrays of an `Automaton`, of an automaton of one model."""
     names = ("arc_cost", "backoff_cost", "final_cost")
     arrays = {name: getattr(automaton, name) for name in names}
     for name in ("state_arc_splits", "arc_label", "arc_next", "backoff_state"):
@@ -43,13 +43,13 @@ class DevicePhrases:
         record["automaton"]["default_cost"] = automaton.model_default_cost[0]
         self._record = upload(device, record)
         self.address = device.address(self._record)
-        device.wait()  # the next to use it may be on another stream
+        device.wait()  # the next user may be on another stream
 
 
 def upload_words(
     device: Device, share: Share, words: WordBoosts
 ) -> tuple[np.ndarray, list[Any]]:
-    """WORD_BONUSES [1] of a map, and the buffers that it has the addresses of."""
+    """Return WORD_BONUSES [1] of a map, and the buffers with its addresses."""
     share.take(words.keys.nbytes + words.bonuses.nbytes)
     buffers = [upload(device, words.keys), upload(device, words.bonuses)]
     record = np.zeros(1, STRUCTS["WordBonuses"])

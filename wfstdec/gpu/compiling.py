@@ -1,11 +1,11 @@
-"""The kernels of a search as machine code of the current GPU: by NVRTC, kept on disk.
+"""Compilation of kernels for the current GPU: by NVRTC, cached on disk.
 
-CuPy's own way to compile always ends with `-ftz=true`, which sets numbers below 1.2e-38
-to 0: every subnormal float16 among them, and many a log-prob of blank is one. So its
-NVRTC is called directly. CuPy's module is passed in: only `cupy_device.py` imports it.
+CuPy always compiles with `-ftz=true`, which sets numbers below 1.2e-38 to 0: every
+subnormal float16 among them, as blank log-probs often are. So its NVRTC is called
+directly. CuPy's module is an argument: only `cupy_device.py` imports it.
 
 A file that does not load is tried again from memory, and then as PTX, which the driver
-compiles: `Loaded.way` says which one it was.
+compiles: `Loaded.way` has the successful one.
 """
 
 import contextlib
@@ -24,34 +24,34 @@ from wfstdec.gpu.records import CONSTANTS, KERNELS, MAX_THREADS, layout_checks
 from wfstdec.text.files import atomic_write
 
 Macros = tuple[tuple[str, int], ...]
-"""What a kernel is compiled for: macros and values; without any, for everything."""
+"""Compile-time macros and values of a kernel; empty for all features."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The kernels of a search, and what a device has to know of them."""
+    """The kernels of a search, and their requirements."""
 
-    file: str  # The kernel file, in `folder`
-    folder: Path  # Where it is, with the headers that only it includes
-    kernels: tuple[str, ...]  # Their names; the first is the search
-    own_bytes: int  # Shared memory that the variables of a block take at most
-    # Bytes that a block of the search uses, of the dynamic shared memory it may have
+    file: str  # the kernel file, in `folder`
+    folder: Path  # its folder, with the headers that only it includes
+    kernels: tuple[str, ...]  # their names; the first is the search
+    own_bytes: int  # largest shared memory of a block's variables
+    # bytes that a block of the search uses, of its available dynamic shared memory
     shared_bytes: Callable[[int], int]
-    # The NumPy type of each record that host and kernels share
+    # NumPy type of each record shared by host and kernels
     structs: Mapping[str, np.dtype] = field(repr=False)
-    # The value of each constant that both have
+    # value of each shared constant
     constants: Mapping[str, int | float] = field(repr=False)
-    threads: int = MAX_THREADS  # Of the search's blocks
+    threads: int = MAX_THREADS  # of the search's blocks
 
     def source(self, macros: Macros = ()) -> str:
-        """The file with all that it includes, and checks of the records."""
+        """Return the file with all its includes, and checks of the records."""
         checks = layout_checks(self.structs, CONSTANTS | dict(self.constants))
         head = "".join(f"#define {name} {value}\n" for name, value in macros)
         return head + join_includes(self.file, self.folder) + checks
 
 
 def join_includes(file: str, folder: Path) -> str:
-    """A kernel file with the headers that it includes put in, each once."""
+    """Return a kernel file with its included headers inserted, each once."""
     done: set[str] = set()
 
     def read(name: str) -> str:
@@ -63,7 +63,7 @@ def join_includes(file: str, folder: Path) -> str:
             if line.startswith('#include "'):
                 other = line.split('"')[1]
                 body = "" if other in done else read(other)
-                # Errors of the compiler name the file as it is in the repository.
+                # Errors of the compiler name the repository's file.
                 line = f'{body}#line {number + 1} "{name}"'
             lines.append("" if line == "#pragma once" else line)
         return f'#line 1 "{name}"\n' + "\n".join(lines) + "\n"
@@ -77,13 +77,13 @@ COMPILE_OPTIONS = (
     "--fmad=false",
     "--ftz=false",
     "--prec-div=true",
-    # lines of the source in what profilers and compute-sanitizer say
+    # source lines for profilers and compute-sanitizer
     "--generate-line-info",
 )
-FORMAT = 2  # counts up when files of the same digest would have other bytes
+FORMAT = 2  # incremented when files of the same digest would have other bytes
 FILE, BYTES, PTX = "the file", "its bytes", "PTX"
 WAYS = (FILE, BYTES, PTX)
-"""How kernels are loaded, the usual way first: machine code by the driver from its file
+"""Ways to load kernels, the usual one first: machine code by the driver from its file
 or from memory, or PTX."""
 _DIGEST_BYTES = 16
 
@@ -91,14 +91,14 @@ _DIGEST_BYTES = 16
 class Loaded(NamedTuple):
     """Kernels on a device."""
 
-    kernels: dict[str, Any]  # By name; CuPy's RawKernel, or what does as it does
-    way: str  # Which of `WAYS` it was
+    kernels: dict[str, Any]  # by name; CuPy's RawKernel or equivalent
+    way: str  # one of `WAYS`
 
 
 def load_kernels(cupy: Any, program: Program, macros: Macros = ()) -> Loaded:
-    """Kernels for the current device, compiled where they are not on disk."""
+    """Return kernels for the current device, compiled unless they are on disk."""
     refused = []
-    # Drivers differ in what they load: the quickest way first, PTX last.
+    # Drivers differ in what they load: the fastest way first, PTX last.
     for way in WAYS:
         try:
             return Loaded(load_by(cupy, program, way, macros), way)
@@ -113,7 +113,7 @@ def load_kernels(cupy: Any, program: Program, macros: Macros = ()) -> Loaded:
 def load_by(
     cupy: Any, program: Program, way: str, macros: Macros = ()
 ) -> dict[str, Any]:
-    """Kernels for the current device, loaded in one of `WAYS`."""
+    """Return kernels for the current device, loaded in one of `WAYS`."""
     capability = int(cupy.cuda.Device().compute_capability)
     target = target_of(capability, cupy.cuda.nvrtc.getSupportedArchs())
     if way == PTX:
@@ -128,14 +128,13 @@ def load_by(
 
 
 def _attribute(name: str) -> property:
-    """An attribute of a kernel, as CuPy's RawKernel has it."""
     return property(
         lambda kernel: kernel._get(name), lambda kernel, x: kernel._set(name, x)
     )
 
 
 class _Function:
-    """A kernel of a module that was loaded from memory, used as CuPy's RawKernel is."""
+    """A kernel of a module loaded from memory, compatible with CuPy's RawKernel."""
 
     _ATTRIBUTES = (
         *("max_threads_per_block", "shared_size_bytes", "const_size_bytes"),
@@ -170,7 +169,7 @@ class _Function:
 
 
 def target_of(capability: int, supported: Iterable[int]) -> str:
-    """Choose the target: the device, or PTX for one that is newer than the compiler."""
+    """Return the target: the device, or PTX if it is newer than the compiler."""
     known = sorted(supported)
     older = [one for one in known if one <= capability]
     if not older:
@@ -184,7 +183,7 @@ def target_of(capability: int, supported: Iterable[int]) -> str:
 
 
 def compile_kernels(cupy: Any, source: str, target: str, file: str) -> bytes:
-    """Machine code for `sm_...`, PTX for `compute_...`; needs no GPU."""
+    """Return machine code for `sm_...`, PTX for `compute_...`; needs no GPU."""
     nvrtc = cupy.cuda.nvrtc
     program = nvrtc.createProgram(source, file, (), ())
     try:
@@ -192,7 +191,7 @@ def compile_kernels(cupy: Any, source: str, target: str, file: str) -> bytes:
         nvrtc.compileProgram(program, options)
         if not target.startswith("sm_"):
             return nvrtc.getPTX(program)
-        # CuPy takes the last byte off, as if a string ended there: it is 0.
+        # CuPy removes the last byte as a string terminator: it is 0.
         return nvrtc.getCUBIN(program) + b"\0"
     except nvrtc.NVRTCError as error:
         log = nvrtc.getProgramLog(program)
@@ -205,10 +204,9 @@ def compile_kernels(cupy: Any, source: str, target: str, file: str) -> bytes:
 def _compiled(
     cupy: Any, program: Program, macros: Macros, target: str
 ) -> Iterator[Path]:
-    """The file of the compiled kernels: in CuPy's cache, or one that is not kept."""
     source = program.source(macros)
     version = cupy.cuda.nvrtc.getVersion()
-    # All that the machine code depends on: other sources or options are another file.
+    # Everything that the machine code depends on: a change results in another file.
     what = repr((FORMAT, source, target, COMPILE_OPTIONS, version)).encode()
     digest = hashlib.blake2b(what, digest_size=_DIGEST_BYTES).hexdigest()
     name = f"wfstdec-{digest}.{'cubin' if target.startswith('sm_') else 'ptx'}"
@@ -223,7 +221,6 @@ def _compiled(
 
 
 def _writable_cache() -> Path | None:
-    """The folder where CuPy keeps its kernels; None where nothing can be kept."""
     folder = os.environ.get("CUPY_CACHE_DIR") or "~/.cupy/kernel_cache"
     path = Path(folder).expanduser()
     with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
-"""Log-probs on a GPU as they are: any array with DLPack, no copy, on its own stream.
+"""Log-probs on a GPU: any array with DLPack, no copy, on its own stream.
 
-Where CuPy is needed it comes from the device: only `cupy_device.py` imports it.
+CuPy is an argument or comes from the device: only `cupy_device.py` imports it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _TYPES = {np.dtype(np.float32): FLOAT32, np.dtype(np.float16): FLOAT16}
 
 
 class TakesGpuArrays(BatchingBackend):
-    """A backend on a CUDA device, whose inputs may be on it."""
+    """Backend on a CUDA device that accepts inputs on it."""
 
     device: CupyDevice
 
     def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
-        """Check log-probs, as `Backend.inputs`; arrays on the GPU stay as they are."""
-        # Of a list the first array tells.
+        """Check log-probs, as `Backend.inputs`; arrays on the GPU are not copied."""
+        # For a list, the first array decides.
         if _is_on_cuda(_first(logprobs)):
             return take_logprobs(self.device, logprobs, lengths, self.num_tokens)
         return super().inputs(logprobs, lengths)
@@ -38,9 +38,9 @@ class TakesGpuArrays(BatchingBackend):
 def take_logprobs(
     device: CupyDevice, logprobs: Any, lengths: Any, num_tokens: int
 ) -> list[DeviceLogprobs]:
-    """`wfstdec.search.logprobs.as_utterances` for arrays on the GPU."""
-    # float32, float16 and bfloat16 with the numbers of a frame together are taken as
-    # they are; others are copied to float32, on the caller's stream.
+    """Do as `wfstdec.search.logprobs.as_utterances` for arrays on the GPU."""
+    # float32, float16 and bfloat16 with contiguous frames are used without a copy;
+    # others are copied to float32, on the caller's stream.
     cupy = device.cupy
     with cupy.cuda.Device(device.number), callers_stream(cupy, _first(logprobs)):
         arrays = split_batch(logprobs, lambda array: _as_gpu_array(cupy, array))
@@ -63,8 +63,6 @@ def take_logprobs(
 
 
 class _Stream:
-    """A stream of another library, by the CUDA stream protocol."""
-
     def __init__(self, pointer: int) -> None:
         self._pointer = pointer
 
@@ -73,7 +71,6 @@ class _Stream:
 
 
 def _first(logprobs: Any) -> Any:
-    """A batch, or the first array of a list."""
     is_list = isinstance(logprobs, list | tuple) and len(logprobs) > 0
     return logprobs[0] if is_list else logprobs
 
@@ -84,12 +81,11 @@ def _is_on_cuda(array: Any) -> bool:
 
 
 def _is_torch(array: Any) -> bool:
-    """Tell whether an array is torch's by what it has: torch is not imported."""
     return hasattr(array, "detach") and hasattr(array, "is_cuda")
 
 
 def callers_stream(cupy: Any, array: Any) -> Any:
-    """The stream that the caller works on: torch's current one, else CuPy's."""
+    """Return the caller's stream: torch's current one, else CuPy's."""
     if not _is_torch(array):
         return cupy.cuda.get_current_stream()
     torch = importlib.import_module("torch")
@@ -101,14 +97,12 @@ def callers_stream(cupy: Any, array: Any) -> Any:
 
 @dataclass(slots=True)
 class _GpuArray:
-    """An array on the GPU, or one utterance of it."""
-
-    owner: Any  # CuPy's array, of which this is the whole or a part
-    address: int  # Of the first number
-    dtype: np.dtype  # Of the numbers; float16 also for bfloat16
-    type: int  # As in `DeviceLogprobs`
-    shape: tuple[int, ...]  # Axes
-    strides: tuple[int, ...]  # Bytes
+    owner: Any  # CuPy's array that includes this one
+    address: int  # of the first number
+    dtype: np.dtype  # of the numbers; float16 also for bfloat16
+    type: int  # as in `DeviceLogprobs`
+    shape: tuple[int, ...]  # axes
+    strides: tuple[int, ...]  # bytes
 
     @property
     def ndim(self) -> int:
@@ -122,12 +116,11 @@ class _GpuArray:
 
 
 def _as_gpu_array(cupy: Any, array: Any) -> _GpuArray:
-    """An array as kernels can read it; copied only where they cannot."""
     is_bfloat16 = False
     if _is_torch(array):
         array = array.detach()  # no DLPack while gradients are needed
         is_bfloat16 = "bfloat16" in str(array.dtype)
-        if is_bfloat16:  # CuPy has no such type: the bits, as they are
+        if is_bfloat16:  # CuPy has no such type: keep the bits
             array = array.view(importlib.import_module("torch").int16)
     array = cupy.from_dlpack(array) if _is_on_cuda(array) else cupy.asarray(array)
     if array.dtype == np.float64:
@@ -135,13 +128,12 @@ def _as_gpu_array(cupy: Any, array: Any) -> _GpuArray:
     if not _is_readable(array):
         array = cupy.ascontiguousarray(array)
     dtype = np.dtype(np.float16 if is_bfloat16 else array.dtype)
-    kind = BFLOAT16 if is_bfloat16 else _TYPES.get(dtype, FLOAT32)  # others: refused
+    kind = BFLOAT16 if is_bfloat16 else _TYPES.get(dtype, FLOAT32)  # others: rejected
     address = array.data.ptr
     return _GpuArray(array, address, dtype, kind, array.shape, array.strides)
 
 
 def _is_readable(array: Any) -> bool:
-    """Tell whether the numbers of a frame lie side by side, and frames go forward."""
     size = array.dtype.itemsize
     if array.ndim == 0:
         return True

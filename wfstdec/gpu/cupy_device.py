@@ -17,14 +17,14 @@ from wfstdec.gpu.compiling import Macros, Program, load_kernels
 from wfstdec.gpu.device import BlockShape, Budget, DeviceMemoryError, Grid
 from wfstdec.gpu.records import BLOCKS_PER_SM, MAX_THREADS, REGISTERS, WARP
 
-MEMORY_SHARE = 0.8  # the part of the free memory that all decoders together may take
+MEMORY_SHARE = 0.8  # share of the free memory for all decoders together
 
 _BUDGETS: WeakValueDictionary[int, Budget] = WeakValueDictionary()
 _LOCK = threading.Lock()
 
 
 def is_available() -> bool:
-    """Tell whether CuPy is installed and finds a GPU."""
+    """Return whether CuPy is installed and finds a GPU."""
     try:
         load_cupy()
     except BackendError:
@@ -34,7 +34,7 @@ def is_available() -> bool:
 
 @functools.cache
 def load_cupy() -> Any:
-    """CuPy, with a GPU that it can use."""
+    """Return CuPy, with a usable GPU."""
     try:
         # In a thread, which Ctrl-C does not interrupt: half of CuPy would stay loaded.
         cupy = ThreadPoolExecutor(1).submit(importlib.import_module, "cupy").result()
@@ -44,7 +44,7 @@ def load_cupy() -> Any:
             "cupy-cuda13x, the driver's CUDA version); or use backend='cpu'"
         ) from None
     try:
-        # CuPy can be imported where there is no GPU, or no driver.
+        # CuPy can be imported without a GPU or driver.
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise BackendError(
@@ -56,12 +56,12 @@ def load_cupy() -> Any:
 
 
 class CupyDevice:
-    """The CUDA device that is current when it is made. Buffers are CuPy arrays."""
+    """The current CUDA device at construction. Buffers are CuPy arrays."""
 
-    # `threads`: of a block; None for those of the program. `shared_bytes`: dynamic
-    # shared memory of a block; None for as much as leaves room for all blocks that have
-    # registers. `number`: the device's in CUDA. `way`: how its kernels were loaded, one
-    # of `compiling.WAYS`.
+    # `threads`: of a block; None for the program's. `shared_bytes`: dynamic shared
+    # memory of a block; None for as much as fits with all blocks that have registers.
+    # `number`: CUDA's device number. `way`: how its kernels were loaded, one of
+    # `compiling.WAYS`.
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class CupyDevice:
         )
         self._limits = limits = dict(cupy.cuda.Device().attributes)
         self.shape = _shape(limits, program, threads, shared_bytes)
-        # Else the driver may give so much to the cache that only one block fits.
+        # Otherwise the driver may give the cache so much that only one block fits.
         self._carveout = _carveout(limits, program, self.shape)
         self._kernels: dict[Macros, dict[str, Any]] = {}
         self._loading = threading.Lock()
@@ -100,13 +100,13 @@ class CupyDevice:
             _BUDGETS[self.number] = self.budget
 
     def kernels(self, macros: Macros = ()) -> dict[str, Any]:
-        """CuPy's kernels by name, compiled where they are not on disk."""
+        """Return CuPy's kernels by name, compiled unless they are on disk."""
         with self._loading:
             if macros not in self._kernels:
                 kernels, self.way = load_kernels(self.cupy, self._program, macros)
                 search, own = kernels[self._program.kernels[0]], self._program.own_bytes
                 assert search.shared_size_bytes <= own, search.shared_size_bytes
-                # For all devices that are made: CuPy's kernels are the same for all.
+                # For all instances: CuPy's kernels are shared.
                 most = self._limits["MaxSharedMemoryPerBlockOptin"] - own
                 search.max_dynamic_shared_size_bytes = most
                 search.preferred_shared_memory_carveout = self._carveout
@@ -114,7 +114,7 @@ class CupyDevice:
             return self._kernels[macros]
 
     def _free_memory(self) -> int:
-        """Bytes that CUDA has left and CuPy's pool keeps, within the pool's limit."""
+        """Return bytes free in CUDA and in CuPy's pool, within the pool's limit."""
         cupy = self.cupy
         pool = cupy.get_default_memory_pool()
         free = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
@@ -146,12 +146,12 @@ class CupyDevice:
 
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """See `Device`."""
-        self.wait()  # a copy that waits would keep other threads from the driver
+        self.wait()  # a copy that waits would block other threads' driver calls
         return buffer.get().view(dtype)
 
     @contextlib.contextmanager
     def downloaded(self, buffer: Any, dtype: np.dtype) -> Iterator[np.ndarray]:
-        """See `Device`; to pinned memory, 20 times as fast as to other."""
+        """See `Device`; into pinned memory, which is 20 times as fast."""
         with self.staging(buffer.nbytes) as memory:
             taken = memory[: buffer.nbytes]
             if len(taken):
@@ -160,7 +160,7 @@ class CupyDevice:
 
     @contextlib.contextmanager
     def staging(self, num_bytes: int) -> Iterator[np.ndarray]:
-        """See `Device`; pinned, and kept: copies from it need no other."""
+        """See `Device`; pinned, and reused for copies."""
         with self._loading:  # copies of two threads must not share it
             memory = self._staging.pop() if self._staging else np.zeros(0, np.uint8)
         if len(memory) < num_bytes:
@@ -196,7 +196,7 @@ class CupyDevice:
 def _shape(
     limits: Mapping[str, int], program: Program, threads: int, shared_bytes: int | None
 ) -> BlockShape:
-    """Blocks of `threads` threads: the number that runs at once, and their memory."""
+    """Return the shape of blocks: the number that run at once, and their memory."""
     most = blocks_of_threads(limits, threads)
     if shared_bytes is None:
         shared_bytes = program.shared_bytes(
@@ -210,12 +210,10 @@ def _shape(
 
 
 def _shared_of(limits: Mapping[str, int], program: Program, shared_bytes: int) -> int:
-    """Bytes of a multiprocessor's shared memory that a block takes in all."""
     return program.own_bytes + shared_bytes + limits["ReservedSharedMemoryPerBlock"]
 
 
 def _carveout(limits: Mapping[str, int], program: Program, shape: BlockShape) -> int:
-    """Percent of a multiprocessor's memory that is to be shared for such blocks."""
     taken = _shared_of(limits, program, shape.shared_bytes)
     blocks = shape.num_blocks // limits["MultiProcessorCount"]
     whole = limits["MaxSharedMemoryPerMultiprocessor"]
@@ -223,7 +221,7 @@ def _carveout(limits: Mapping[str, int], program: Program, shape: BlockShape) ->
 
 
 def blocks_of_threads(limits: Mapping[str, int], threads: int) -> int:
-    """Blocks of `threads` threads that fit a multiprocessor's registers and limits."""
+    """Return how many blocks a multiprocessor's registers and limits allow."""
     return min(
         limits["MaxRegistersPerMultiprocessor"] // (REGISTERS * threads),
         limits["MaxThreadsPerMultiProcessor"] // threads,
@@ -234,7 +232,7 @@ def blocks_of_threads(limits: Mapping[str, int], threads: int) -> int:
 def free_shared(
     limits: Mapping[str, int], own: int, blocks: int = BLOCKS_PER_SM
 ) -> int:
-    """Bytes of dynamic shared memory that each of some blocks has."""
+    """Return bytes of dynamic shared memory available to each of some blocks."""
     most = limits["MaxSharedMemoryPerMultiprocessor"] // blocks
     most -= limits["ReservedSharedMemoryPerBlock"]
     return min(most, limits["MaxSharedMemoryPerBlockOptin"]) - own

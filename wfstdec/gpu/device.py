@@ -1,8 +1,8 @@
-"""A device as searches use it: protocol, memory budget, uploads, launches, scratch.
+"""Device of a search: protocol, memory budget, uploads, launches, scratch.
 
 `cupy_device.py` implements `Device` for NVIDIA GPUs; the tests run the same kernels on
-the CPU. All device memory is taken from the budget first, except for the few bytes of
-the packets that launches send.
+the CPU. All device memory is taken from the budget first, except for the few bytes of a
+launch's packet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DeviceMemoryError(BackendError):
 
 
 class Budget:
-    """Bytes that all work on a device may take together."""
+    """Memory budget of all work on a device, in bytes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -35,15 +35,14 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """Bytes that are free."""
+        """Free bytes."""
         return self.limit - self._taken
 
     def share(self, owner: str, advice: str) -> Share:
-        """A new owner's part, which has nothing as yet."""
+        """Return a new, empty share for an owner."""
         return Share(self, owner, advice)
 
     def _take(self, num_bytes: int) -> bool:
-        """Take bytes, or give them back if below 0; whether there were enough."""
         with self._lock:
             if num_bytes > 0 and num_bytes > self.left:
                 return False
@@ -52,7 +51,7 @@ class Budget:
 
 
 class Share:
-    """Share of a budget; given back by `close`, or with its owner."""
+    """Share of a budget; returned by `close`, or with its owner."""
 
     def __init__(self, budget: Budget, owner: str, advice: str) -> None:
         self._budget, self._owner, self._advice = budget, owner, advice
@@ -62,7 +61,7 @@ class Share:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that the owner has."""
+        """Bytes of the share."""
         return self._taken[0]
 
     def take(self, num_bytes: int) -> None:
@@ -71,8 +70,8 @@ class Share:
         if not budget._take(num_bytes):
             others = budget.limit - budget.left - self.num_bytes
             raise DeviceMemoryError(
-                f"{self._owner} takes {mine / _MIB:.1f} MiB on the device, beside "
-                f"{others / _MIB:.1f} MiB that are in use, expected at most "
+                f"{self._owner} takes {mine / _MIB:.1f} MiB on the device, with "
+                f"{others / _MIB:.1f} MiB in use, expected at most "
                 f"{budget.limit / _MIB:.1f} MiB together; {self._advice}, or use "
                 "backend='cpu'"
             )
@@ -87,63 +86,63 @@ def _give_back(budget: Budget, taken: list[int]) -> None:
 class Grid(NamedTuple):
     """Blocks and threads of a launch."""
 
-    kernel: str  # The kernel's name
-    num_blocks: int  # Its blocks
+    kernel: str  # its name
+    num_blocks: int
     shared_bytes: int = 0  # dynamic shared memory of each
-    macros: Macros = ()  # What it is compiled for
-    threads: int | None = None  # Of a block; None for those of the search
+    macros: Macros = ()  # compile-time features
+    threads: int | None = None  # of a block; None for those of the search
 
 
 class BlockShape(NamedTuple):
     """Shape of blocks of the search on a device."""
 
-    threads: int  # Of a block
-    num_blocks: int  # Blocks that run side by side; a launch of more gains nothing
-    shared_bytes: int  # Dynamic shared memory of a block
+    threads: int  # of a block
+    num_blocks: int  # blocks that run at once; a launch of more gains nothing
+    shared_bytes: int  # dynamic shared memory of a block
 
 
 class Device(Protocol):
     """A machine that runs the kernels of one `Program`."""
 
-    # Buffers are arrays of the device's own kind; streams too.
+    # Buffers and streams are of the device's own types.
 
-    shape: BlockShape  # Of blocks of the search
-    budget: Budget  # The memory that all work on it may take
-    second_stream: Any  # For work beside that of a thread's current stream
-    # What is raised where the device itself fails
+    shape: BlockShape  # of blocks of the search
+    budget: Budget  # memory for all work on it
+    second_stream: Any  # for work in parallel to a thread's current stream
+    # errors of the device itself
     failures: tuple[type[Exception], ...]
 
     def on_stream(self, stream: Any) -> AbstractContextManager[Any]:
-        """A context in which all work goes to a stream; None: the current one."""
+        """Return a context for work on a stream; None: the current one."""
 
     def empty(self, count: int, dtype: np.dtype) -> Any:
-        """A buffer of `count` records, its content undefined."""
+        """Return an uninitialised buffer of `count` records."""
 
     def write(self, target: Any, array: np.ndarray) -> None:
         """Copy an array, which must live until `wait` or `download`, to a buffer."""
 
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
-        """A copy of a buffer, once all work before is done."""
+        """Return a copy of a buffer, after all previous work."""
 
     def downloaded(
         self, buffer: Any, dtype: np.dtype
     ) -> AbstractContextManager[np.ndarray]:
-        """The content of a large buffer, in staging memory."""
+        """Return the content of a large buffer, in staging memory."""
 
     def staging(self, num_bytes: int) -> AbstractContextManager[np.ndarray]:
-        """Host memory to copy from within the context, uint8, at least `num_bytes`."""
+        """Return a context with host memory for copies, uint8, at least `num_bytes`."""
 
     def copy(self, target: int, source: int, num_bytes: int) -> None:
         """Copy from one address on the device to another."""
 
     def address(self, buffer: Any) -> int:
-        """Where the kernels find a buffer."""
+        """Return the address of a buffer for kernels."""
 
     def launch(self, grid: Grid, argument: np.ndarray) -> None:
         """Run a kernel."""
 
     def wait(self) -> None:
-        """Return when all work in the context is done."""
+        """Wait for all work in the context."""
 
 
 _ALIGNMENT = 16
@@ -151,14 +150,14 @@ _BYTE: np.dtype = np.dtype(np.uint8)
 
 
 def upload(device: Device, array: np.ndarray) -> Any:
-    """A buffer with a copy of an array; the array must live until `device.wait`."""
+    """Upload an array to a new buffer; it must live until `device.wait`."""
     buffer = device.empty(array.size, array.dtype)
     device.write(buffer, array)
     return buffer
 
 
 class DeviceArrays:
-    """Arrays on a device by name, with their part of its budget."""
+    """Named arrays on a device, with their share of its budget."""
 
     def __init__(
         self, device: Device, arrays: Mapping[str, np.ndarray], owner: str, advice: str
@@ -166,11 +165,11 @@ class DeviceArrays:
         self._device = device
         self.num_bytes = sum(array.nbytes for array in arrays.values())
         self._share = device.budget.share(owner, advice)
-        # Before the copy: the error then names what is too large.
+        # Before the copy, so that the error names the large object.
         self._share.take(self.num_bytes)
         with device.on_stream(None):
             self._buffers = {name: upload(device, x) for name, x in arrays.items()}
-            device.wait()  # the next to use them may be on another stream
+            device.wait()  # the next user may be on another stream
 
     def fill_in(self, record: np.ndarray) -> None:
         """Set the fields of a record that are addresses of these arrays."""
@@ -179,7 +178,7 @@ class DeviceArrays:
 
 
 def upload_joined(device: Device, arrays: Sequence[np.ndarray]) -> Any:
-    """A buffer with copies of arrays of one type, one after the other; done."""
+    """Upload arrays of one type to one new buffer, and wait."""
     num_bytes = sum(array.nbytes for array in arrays)
     dtype = arrays[0].dtype
     buffer = device.empty(num_bytes // dtype.itemsize, dtype)
@@ -187,16 +186,17 @@ def upload_joined(device: Device, arrays: Sequence[np.ndarray]) -> Any:
         joined = memory[:num_bytes].view(dtype)
         np.concatenate([array.reshape(-1) for array in arrays], out=joined)
         device.write(buffer, joined)
-        device.wait()  # the staging memory is used again
+        device.wait()  # the staging memory is reused
     return buffer
 
 
 def launch(
     device: Device, grid: Grid, task: np.ndarray, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Run a kernel over arrays that travel with its task; returns when it is done."""
+    """Run a kernel over arrays that are copied with its task, and wait."""
+    # One copy in each direction, for any number of arrays.
     parts = list(arrays.values())
-    # One copy there and one back, whatever the number of arrays.
+    # One copy in each direction, for any number of arrays.
     sizes = [-(-part.nbytes // _ALIGNMENT) * _ALIGNMENT for part in parts]
     starts = np.cumsum([0, *sizes]).tolist()
     packet = device.empty(starts[-1], _BYTE)
@@ -219,8 +219,8 @@ def launch(
 class ScratchLayout(NamedTuple):
     """Layout of a block's scratch, for frontiers of a number of entries."""
 
-    # Name, length and type of each array of a block; TASK has a pointer of that name to
-    # those of all blocks
+    # Name, length and type of each array of a block; TASK has a pointer of that name
+    # to those of all blocks
     arrays: Callable[[int], list[tuple[str, int, np.dtype]]]
     counts: Callable[[int], dict[str, int]]  # fields of TASK with their lengths
 
@@ -260,13 +260,13 @@ class Scratch:
             task[name] = count
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self.arrays = {}
         self._share.close()
 
 
 class ScratchPool:
-    """Scratch that is not in use, and how large frontiers have become."""
+    """Scratch that is not in use, and the largest number of entries so far."""
 
     def __init__(
         self, device: Device, layout: ScratchLayout, entries: int, advice: str
@@ -278,7 +278,7 @@ class ScratchPool:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that are kept."""
+        """Bytes of unused scratch."""
         with self._lock:
             return sum(scratch.num_bytes for scratch in self._kept)
 
@@ -293,13 +293,13 @@ class ScratchPool:
         return self._new(blocks, self.entries)
 
     def clear(self) -> None:
-        """Give the memory back that is kept."""
+        """Release unused memory."""
         with self._lock:
             while self._kept:
                 self._kept.pop().close()
 
     def give(self, scratch: Scratch) -> None:
-        """Put scratch back, unless there is nothing left of it."""
+        """Return scratch to the pool, unless it is closed."""
         if scratch.arrays:
             with self._lock:
                 self._kept.append(scratch)
@@ -311,7 +311,6 @@ class ScratchPool:
         return self._new(min(blocks, scratch.blocks), 2 * scratch.entries)
 
     def _new(self, blocks: int, entries: int) -> Scratch:
-        """For as many of the blocks as there is memory for."""
         while True:
             try:
                 return Scratch(self.device, self.layout, blocks, entries, self.advice)

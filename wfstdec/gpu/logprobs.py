@@ -1,4 +1,4 @@
-"""Log-probs where kernels can read them."""
+"""Log-probs in a form that kernels can read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ CONSTANTS: dict[str, int | float] = {
 
 @dataclass(slots=True)
 class DeviceLogprobs:
-    """Log-probs of one utterance, [T, V], where kernels can read them."""
+    """Log-probs of one utterance, [T, V], for kernels."""
 
-    buffer: Any  # What owns the memory
-    address: int  # Of the first number
-    type: int  # Of the numbers: `FLOAT32`, `FLOAT16` or `BFLOAT16`
-    frame_stride: int  # Numbers from frame to frame, at least V
+    buffer: Any  # owner of the memory
+    address: int  # of the first number
+    type: int  # of the numbers: `FLOAT32`, `FLOAT16` or `BFLOAT16`
+    frame_stride: int  # numbers from frame to frame, at least V
     num_frames: int  # T
-    # The stream on which they were made; None where they are complete
+    # stream of pending work on them; None if they are complete
     stream: Any = None
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ Chunk = np.ndarray | DeviceLogprobs
 
 
 def stream_of(chunks: Sequence[Chunk]) -> Any:
-    """The stream on which they were made; None where they are complete."""
+    """Return the stream of pending work on chunks; None if they are complete."""
     streams = (getattr(chunk, "stream", None) for chunk in chunks)
     return next((one for one in streams if one is not None), None)
 
@@ -49,7 +49,7 @@ def stream_of(chunks: Sequence[Chunk]) -> Any:
 def to_device(
     device: Device, share: Share, chunks: Sequence[Chunk]
 ) -> list[DeviceLogprobs]:
-    """Chunks where kernels can read them; those of the host in one copy, done."""
+    """Return chunks for kernels; those of the host in one copy, completed."""
     on_host = [chunk for chunk in chunks if isinstance(chunk, np.ndarray)]
     buffer, address = None, 0
     if sum(chunk.size for chunk in on_host):
@@ -68,7 +68,7 @@ def to_device(
 
 
 def logprob_records(chunks: Sequence[DeviceLogprobs]) -> np.ndarray:
-    """LOGPROBS [B]."""
+    """Return LOGPROBS [B]."""
     records = np.zeros(len(chunks), LOGPROBS)
     for name in ("address", "type", "frame_stride", "num_frames"):
         records[name] = [getattr(chunk, name) for chunk in chunks]
@@ -77,7 +77,7 @@ def logprob_records(chunks: Sequence[DeviceLogprobs]) -> np.ndarray:
 
 
 def type_of(chunks: Sequence[DeviceLogprobs]) -> int:
-    """The type of all chunks, `MIXED` where they differ."""
+    """Return the type of all chunks, `MIXED` if they differ."""
     kinds = {chunk.type for chunk in chunks if chunk.num_frames}
     return kinds.pop() if len(kinds) == 1 else MIXED if kinds else FLOAT32
 
@@ -85,7 +85,7 @@ def type_of(chunks: Sequence[DeviceLogprobs]) -> int:
 def download_frame(
     device: Device, chunk: DeviceLogprobs, frame: int, num_tokens: int
 ) -> np.ndarray:
-    """A frame of a chunk, float32 [V]."""
+    """Return a frame of a chunk, float32 [V]."""
     kind = np.dtype(np.float32 if chunk.type == FLOAT32 else np.uint16)
     row = device.empty(num_tokens, kind)
     source = chunk.address + frame * chunk.frame_stride * kind.itemsize

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-KERNELS = Path(__file__).parent / "kernels"  # the headers that all searches share
+KERNELS = Path(__file__).parent / "kernels"  # headers shared by all searches
 NONE = 0xFFFFFFFF  # no state, no arc, no frame, no label
 WARP = 32
-MAX_THREADS = 512  # threads of a block, at most; a multiple of `WARP`
-BLOCKS_PER_SM = 2  # blocks of `MAX_THREADS` that a multiprocessor has registers for
-REGISTERS = 64  # of a thread, at most, by these bounds
+MAX_THREADS = 512  # most threads of a block; a multiple of `WARP`
+BLOCKS_PER_SM = 2  # blocks of `MAX_THREADS` for whose registers there is room
+REGISTERS = 64  # most registers of a thread within these bounds
 CONSTANTS = {"NONE": NONE, "WARP": WARP}
 CONSTANTS |= {"MAX_THREADS": MAX_THREADS, "BLOCKS_PER_SM": BLOCKS_PER_SM}
-"""Constants that host and kernels share, in addition to records."""
+"""Constants shared by host and kernels, in addition to records."""
 
 POINTER = "u8"
 _NUMBERS = {"u32": "u4", "u64": "u8", "float": "f4", "double": "f8"}
@@ -29,7 +29,7 @@ _FIELDS = re.compile(
 
 
 def read_struct(header: Path, name: str, **nested: np.dtype) -> np.dtype:
-    """The NumPy type of a C struct; pointers become 64-bit addresses."""
+    """Return the NumPy type of a C struct; pointers become 64-bit addresses."""
     found = re.search(
         rf"^struct (?:alignas\(\d+\) )?{name} {{\n(.*?)^}};",
         header.read_text("utf-8"),
@@ -46,7 +46,7 @@ def read_struct(header: Path, name: str, **nested: np.dtype) -> np.dtype:
 
 
 def read_structs(header: Path, **known: np.dtype) -> dict[str, np.dtype]:
-    """The NumPy types of all C structs of a header, and the known ones, by name."""
+    """Return the NumPy types of a header's C structs, and the known ones, by name."""
     for name in _STRUCTS.findall(header.read_text("utf-8")):
         known[name] = read_struct(header, name, **known)
     return known
@@ -55,7 +55,7 @@ def read_structs(header: Path, **known: np.dtype) -> dict[str, np.dtype]:
 def fill_options(
     task: np.ndarray, params: Any, counts: Sequence[str], names: Sequence[str]
 ) -> None:
-    """Set fields of a TASK: options as kernels take them; counts up to `NONE`."""
+    """Set fields of a TASK from the kernels' options; counts up to `NONE`."""
     for name in counts:
         task[name] = min(int(getattr(params, name)), NONE)
     for name in names:
@@ -68,7 +68,6 @@ def fill_options(
 def _fields(
     text: str, nested: Mapping[str, np.dtype], place: str
 ) -> list[tuple[str, np.dtype]]:
-    """Names and types that a line declares."""
     found = _FIELDS.fullmatch(text)
     kind: str | np.dtype | None = None
     if found:
@@ -82,9 +81,9 @@ def _fields(
 def layout_checks(
     structs: Mapping[str, np.dtype], constants: Mapping[str, int | float]
 ) -> str:
-    """C++ that compiles only where structs and constants are what they are here."""
+    """Return C++ that compiles only if structs and constants equal those here."""
     lines = ['#line 1 "layout checks"']
-    # The compiler of the device may pad otherwise than NumPy: then nothing compiles.
+    # The device's compiler may pad differently from NumPy: then nothing compiles.
     for name, dtype in structs.items():
         lines.append(_check(f"sizeof({name})", dtype.itemsize, f"the size of {name}"))
         for field, (kind, offset, *_) in (dtype.fields or {}).items():

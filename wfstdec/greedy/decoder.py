@@ -4,31 +4,31 @@ decoder = GreedyDecoder(tokens="tokens.txt", lm="bpe.arpa.gz",
                         options=GreedyOptions(lm_scale=0.3))
 hyps = decoder.decode(logprobs)                        # or in chunks, by `start`
 
-This is the two-stage rule of "TurboBias" (GPU-PB): acoustics alone say where a token
-begins, the language model and the boosts only which one it is.
+This is the two-stage rule of "TurboBias" (GPU-PB): only the acoustics decide where a
+token begins; the language model and the boosts decide which one it is.
 
-    label, last = blank, blank                         # of the frame before
-    for each frame, x its log-probs, the blank's less blank_penalty:
-        best = the most probable token, the lowest of equal ones
+    label, last = blank, blank                         # of the previous frame
+    for each frame, x its log-probs, the blank's minus blank_penalty:
+        best = the most probable token; ties go to the lowest
         none is possible                               the search dies
         best is the blank                              label = blank
         best is label, or best is last and label is possible here
                                                        label continues: a repeat
-        else a token begins: label = the v that is neither the blank nor label and
-            costs least, the costs not finite left out (none is left: the search dies):
-                cost(v) = (lm_scale * LM(v) + phrases(v)) + acoustic_scale * -x[v]
-            of equal ones best, then the lowest; LM and phrases step by it
+        else a token begins: label = the v other than the blank and label with least
+                finite cost (without one the search dies):
+            cost(v) = (lm_scale * LM(v) + phrases(v)) + acoustic_scale * -x[v]
+                ties go to best, then to the lowest; LM and phrases step by it
         last = best
-    end: `</s>` in the state of the model, and the refund of a phrase half said
+    end: `</s>` in the state of the model, and the refund of an incomplete phrase
 
-So neither can turn a blank into a token, or a token into a blank. What the paper does
-not have is `last`: there a token that stays the most probable begins again where
-another one was chosen for its first frame, and both are said. On synthetic sets of
-word pieces with a 3-gram at lm_scale 0.3 to 0.5 that made 4 to 7 % more word errors.
+So neither can turn a blank into a token, or a token into a blank. The rule with `last`
+is not in the paper: without it a token that stays the most probable begins again where
+another one was chosen for its first frame, and both are output. On synthetic sets of
+word pieces with a 3-gram at lm_scale 0.3 to 0.5 that gave 4 to 7 % more word errors.
 
 Costs are float32 and added in this order. The alignment is the labels of all frames:
-the acoustic cost is that of the label, not of the best, wherever they differ. The rows
-of both models are looked up only where a token begins, a few times a second.
+the acoustic cost is that of the label even where another token is more probable. The
+rows of both models are computed only where a token begins, a few times per second.
 """
 
 import math
@@ -93,10 +93,10 @@ from wfstdec.text.vocabulary import Vocabulary
 class GreedyDecoder(Decoder[np.ndarray, Path]):
     """Greedy search on bare tokens, by the rule above.
 
-    The result for an utterance depends on its log-probs, the options, its boosts and
-    what the decoder was made of alone. Without a language model and boosts it is plain
-    greedy decoding. Its costs are those of its alignment, by the formula of
-    `GreedyOptions`; boosts are phrases of tokens.
+    The result for an utterance depends only on its log-probs, the options, its boosts
+    and the decoder's arguments. Without a language model and boosts it is plain greedy
+    decoding. Its costs are those of its alignment, by the formula of `GreedyOptions`;
+    boosts are phrases of tokens.
 
     Args:
         tokens: The V output units of the acoustic model: a file, names in order,
@@ -105,21 +105,20 @@ class GreedyDecoder(Decoder[np.ndarray, Path]):
             or an `NgramLM`; None for no language model.
         options: Scales and penalties.
         backend: `"cpu"` or `"auto"`, the CPU.
-        separator: The token between words: tokens are joined to words between two of
-            them. `"auto"` takes `|` where the tokens are those of a Hugging Face model,
-            and none elsewhere; with none they are cut at the mark U+2581 of word
-            pieces.
-        blank: The blank by name or index; None to recognise it.
+        separator: The token between words. `"auto"` is `|` for tokens of a Hugging Face
+            model, otherwise none; without one, words are split at the mark U+2581 of
+            word pieces.
+        blank: The blank by name or index; None detects it.
         unk_cost: Nats for tokens that an ARPA model lacks; None scores them as `<unk>`
-            where the model has it, and never chooses them where it has none.
+            if the model has it, and otherwise never chooses them.
         frame_shift_s: Seconds per frame of log-probs.
-        threads: Utterances decoded side by side; `None` takes one per processor.
+        threads: Number of threads; `None` uses one per processor.
 
     Attributes:
         lm: The language model, or None.
 
     Raises:
-        InputError: One of its subclasses, for what is wrong with a file or option.
+        InputError: One of its subclasses, for an error in a file or an option.
         BackendError: The backend is unknown.
     """
 
@@ -169,15 +168,16 @@ PROGRESS = record(
     "i8 label last lm_state boost_state frames died_at_frame tokens lm_row boost_row",
     "f8 acoustic cost",
 )
-"""How far a search has come: the label and the most probable token of the last frame,
-the states of both models, frames passed, where it died or -1, tokens begun, the states
-whose rows are filled in or -1, and costs: the unscaled acoustic one and the total."""
+"""Progress of a search: the label and the most probable token of the last frame, the
+states of both models, frames passed, the frame without survivors or -1, number of
+tokens, the states of the cached rows or -1, and costs: the unscaled acoustic one and
+the total."""
 NO_TOKEN = -1
 """No token can begin."""
 
 
 class Search(NamedTuple):
-    """Tables and options that an utterance is searched with; nothing in it changes."""
+    """Tables and options of a search; read-only."""
 
     blank: int
     lm: Automaton
@@ -189,10 +189,10 @@ class Search(NamedTuple):
 
 
 class UtteranceState(NamedTuple):
-    """Utterances under way, whose tokens follow each other; rows of the models [V]."""
+    """Utterances in progress, their tokens concatenated; rows of the models [V]."""
 
     progress: np.ndarray  # PROGRESS [B]
-    tokens: np.ndarray  # int32 [N, 3], the token, its first frame, one behind its last
+    tokens: np.ndarray  # int32 [N, 3], the token, its first frame, one after its last
     lm_cost: np.ndarray  # float32
     boost_cost: np.ndarray
     lm_next: np.ndarray  # int32
@@ -202,7 +202,6 @@ class UtteranceState(NamedTuple):
 def _new_state(
     search: Search, num_tokens: int, count: int = 1, room: int = 0
 ) -> UtteranceState:
-    """The state of `count` utterances that have not begun, with room for tokens."""
     progress = np.zeros(count, PROGRESS)
     progress["label"] = progress["last"] = search.blank
     progress["lm_state"] = search.lm.model_start[0]
@@ -215,7 +214,6 @@ def _new_state(
 
 
 def _paths(search: Search, state: UtteranceState) -> Paths:
-    """The paths of utterances that are over."""
     now = state.progress
     ends, splits = np.zeros(len(now), PATH_END), np.zeros(len(now) + 1, np.int64)
     last = search.lm.final_cost[now["lm_state"]]
@@ -241,7 +239,7 @@ class CpuSearch:
         self.utterance = Handle(_new_state(search.value, num_tokens))
 
     def advance(self, logprobs: np.ndarray) -> None:
-        """Pass the search through a chunk, float32 [T, V], C order."""
+        """Search a chunk, float32 [T, V], C order."""
         utterance = self.utterance.value
         needed = int(utterance.progress["tokens"][0]) + len(logprobs)
         if needed > len(utterance.tokens):
@@ -254,7 +252,7 @@ class CpuSearch:
         return _paths(self.search.value, self.utterance.value)[0]
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
-        """How far the search has come; only the last token may continue."""
+        """Return the partial result; only the last token may continue."""
         progress, end = self.utterance.value.progress[0], self.finish()
         count = len(end.tokens.token)
         continues = count > 0 and progress["label"] != self.search.value.blank
@@ -269,7 +267,7 @@ class CpuSearch:
 
 
 class CpuBackend(HostBackend):
-    """The greedy search on the CPU, of a language model, V and the blank."""
+    """Greedy search on the CPU, with a language model, V and the blank."""
 
     can = frozenset()
     checks_numbers = True
@@ -281,7 +279,6 @@ class CpuBackend(HostBackend):
         self._kept = WeakCache(lambda _: {})
 
     def _search(self, options: GreedyOptions, boosts: CompiledBoosts) -> Handle[Search]:
-        """Lay out a search; once for the last options of each list."""
         kept, (lm, _, blank) = self._kept.of(boosts), self._searched
         search = kept.get(options)
         if search is None:
@@ -340,12 +337,9 @@ class CpuBackend(HostBackend):
 
 @kernel
 def advance_group(search, state, utterances, num, at):
-    """Pass utterances through their frames, one after another.
+    """Search utterances one after another; False if the next has invalid numbers.
 
-    False where the next one has numbers that are wrong or too small.
-
-    `at`: int64 [3], the utterance and frame to begin or resume at, and the tokens of
-    those before it.
+    `at`: int64 [3], the utterance and frame to resume at, and the tokens before them.
     """
     search, state = opened(search), opened(state)
     for i in range(at[0], num):
@@ -364,13 +358,12 @@ def advance_group(search, state, utterances, num, at):
 
 @kernel
 def advance(search, utterance, logprobs):
-    """Pass an utterance through the frames of a chunk."""
+    """Search a chunk of an utterance."""
     _advance(opened(search), opened(utterance), logprobs, 0)
 
 
 @inlined
 def _advance(search, utterance, logprobs, first):
-    """Pass an utterance through frames, from the first one on."""
     now, tokens = utterance.progress[0], utterance.tokens
     for t in range(first, len(logprobs)):
         if now.died_at_frame >= 0:
@@ -383,8 +376,8 @@ def _advance(search, utterance, logprobs, first):
         if best == search.blank:
             label = best
         elif best >= 0 and best != label:
-            # The best token of the frame before, in whose place the models chose
-            # another, begins nothing: the chosen one continues, if it is possible.
+            # If the models replaced the previous frame's best token, that token begins
+            # nothing now: the chosen one continues, if it is possible.
             if best != now.last or not row[label] > -np.inf:
                 label, begins = best, True
                 if search.has_models:
@@ -407,7 +400,7 @@ def _advance(search, utterance, logprobs, first):
 
 @inlined
 def _best(search, row, of_blank):
-    """The most probable token, the first of equal ones; -1 where none is possible."""
+    """Return the most probable token, ties go to the first; -1 if none is possible."""
     best, top, width = np.int64(-1), float32(-np.inf), uint64(len(row))
     if width < STEP:
         for v in range(len(row)):
@@ -416,7 +409,7 @@ def _best(search, row, of_blank):
                 best, top = np.int64(v), x
         return best
     last, v = width - STEP, uint64(0)
-    tops = _sixteen(search, row, of_blank, last)  # some are also in the part before
+    tops = _sixteen(search, row, of_blank, last)  # overlaps the previous part
     while v < last:
         tops = most(tops, _sixteen(search, row, of_blank, v))
         v += STEP
@@ -433,17 +426,17 @@ def _best(search, row, of_blank):
 
 @inlined
 def _sixteen(search, row, of_blank, at):
-    """Log-probs of sixteen tokens, that of the blank as given."""
+    """Return log-probs of sixteen tokens; `of_blank` is the blank's."""
     is_blank = equal(count_from(uint32(at)), splat(uint32(search.blank)))
     return select(is_blank, splat(of_blank), load(row, at))
 
 
 @inlined
 def _choose(search, utterance, row, best):
-    """The token that begins, -1 where none can; the models step by it."""
+    """Return the token that begins, or -1; step the models by it."""
     now = utterance.progress[0]
     lm_cost, boost_cost = utterance.lm_cost, utterance.boost_cost
-    # A row costs a walk over all histories: kept as long as the state stays.
+    # A row needs a walk over all histories: cached while the state is the same.
     if now.lm_row != now.lm_state:
         now.lm_row = now.lm_state
         row_of(search.lm, 0, now.lm_row, lm_cost, utterance.lm_next)
@@ -451,8 +444,7 @@ def _choose(search, utterance, row, best):
         now.boost_row = now.boost_state
         row_of(search.phrases, 0, now.boost_row, boost_cost, utterance.boost_next)
     least, chosen, paid = float32(np.inf), np.int64(NO_TOKEN), float32(0)
-    # The best token first, so that it wins ties; it comes again in its place, where it
-    # changes nothing.
+    # The best token first, so that it wins ties; its second turn changes nothing.
     for i in range(-1, len(row)):
         v = best if i < 0 else i
         impossible = not row[v] > -np.inf or not lm_cost[v] < np.inf

@@ -1,4 +1,4 @@
-"""Options of the greedy decoder, checked when they are made, and its backends."""
+"""Options of the greedy decoder and its backends."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,12 +8,12 @@ from wfstdec.search.options import CheckedOptions
 BACKENDS = {
     "cpu": "wfstdec.greedy.decoder:CpuBackend",
 }
-"""Makers of backends by name, as `module:maker`; see `search.backend`."""
+"""Constructors of backends by name, as `module:function`; see `search.backend`."""
 
 
 @dataclass(frozen=True)
 class GreedyOptions(CheckedOptions):
-    """Options of the greedy decoder; as those of `TrieOptions` of the same names.
+    """Options of the greedy decoder; see `TrieOptions` for those of the same name.
 
         total = acoustic_scale * acoustic + lm_scale * graph
                 + token_insertion * tokens - boost_scale * boosts
@@ -21,7 +21,7 @@ class GreedyOptions(CheckedOptions):
     Attributes:
         acoustic_scale: Multiplies the negated log-probs.
         lm_scale: Multiplies the costs of the language model.
-        token_insertion: Added for every token; changes costs, but no choice.
+        token_insertion: Added for every token; changes costs, but no decision.
         blank_penalty: Subtracted from the blank's log-prob, before the scale; part
             of the acoustic cost.
         boost_scale: Multiplies all boosts.
@@ -36,9 +36,8 @@ class GreedyOptions(CheckedOptions):
     blank_penalty: float = 0.0
     boost_scale: float = 1.0
 
-    blank_skip_threshold: ClassVar[None] = None  # no frame costs enough to skip it
+    blank_skip_threshold: ClassVar[None] = None  # frames are too cheap to skip
 
     def __post_init__(self) -> None:
-        """Check every value."""
         self.check_scales("acoustic_scale", "lm_scale", "boost_scale")
         self.check_nats("token_insertion", "blank_penalty")

@@ -1,9 +1,9 @@
-"""Kernels in numba: the decorators that compile them, and what many of them use.
+"""Decorators for numba kernels, and their common parts.
 
 @jit       called from Python, may allocate
 @kernel    called from Python, allocates nothing: no reference is counted
 @part      called by kernels
-@inlined   a part that stands in whatever calls it
+@inlined   a part that is inlined into its callers
 """
 
 import functools
@@ -28,28 +28,28 @@ def jit(function: Callable[..., Any]) -> Any:
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile without reference counts, which is faster: it may allocate nothing."""
+    """Compile a kernel that allocates nothing, without reference counts."""
     return _compiled("Entry", _NO_COUNTING)(function)
 
 
 def part(function: Callable[..., Any]) -> Any:
-    """Compile a part of kernels: they call it. Called from Python it runs as Python."""
+    """Compile a part that kernels call. Called from Python, it runs as Python."""
     return _compiled("Part", _NO_COUNTING)(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a part of kernels that is inlined into whatever calls it."""
+    """Compile a part that is inlined into its callers."""
     return _compiled("Part", _INLINED)(function)
 
 
 def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
-    """A part of a `kernel` that is chosen when that is compiled: no branch is left."""
+    """Return a part that is chosen by type at compile time, without a branch."""
 
     def call(*arguments: Any) -> Any:
         return ways[type(arguments[0])](*arguments)
 
     def choose(*types: Any) -> Callable[..., Any] | None:
-        # Types are known when a kernel is compiled, so that only one way is in it.
+        # Types are known at compile time, so that a kernel contains only one variant.
         way = ways.get(getattr(types[0], "instance_class", object))
         return getattr(way, "py_func", way)
 
@@ -59,7 +59,7 @@ def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
 
 
 def _compiled(kind: str, options: Mapping[str, Any]) -> Any:
-    """Make a decorator: `Entry` or `Part` of `linking`, or numba's own."""
+    """Return a decorator: `Entry` or `Part` of `linking`, or numba's own."""
     linking = _linking()
     if linking is None:
         return numba.njit(**_OPTIONS, pipeline_class=members.Compiler)
@@ -68,7 +68,7 @@ def _compiled(kind: str, options: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def _linking() -> Any:
-    """The module that links parts; None where numba lacks the internals it uses."""
+    """Return the module that links parts; None if numba lacks its internals."""
     try:
         from wfstdec.jit import linking
 

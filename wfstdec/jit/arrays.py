@@ -1,4 +1,4 @@
-"""Kernels on arrays: copying and growing, hash tables of integers, trees of spellings.
+"""Array kernels: copying and growing, integer hash tables, trees of spellings.
 
 Hash tables use open addressing: a slot has the number of a pair, -1 where it is empty.
 Tables with other keys begin at `hash_of(a, b, c)`.
@@ -13,7 +13,7 @@ from wfstdec.jit import inlined, jit, part
 @part
 def copy_rows(rows: np.ndarray, to: np.ndarray) -> None:
     """Copy numbers or records to the front of an array that is as long or longer."""
-    # `to[:n] = rows` has a message for rows that do not fit: half a second to compile.
+    # `to[:n] = rows` adds a message for unequal sizes: 0.5 s of compile time.
     for i in range(len(rows)):
         to[i] = rows[i]
 
@@ -28,7 +28,7 @@ def copy_columns(rows: np.ndarray, to: np.ndarray) -> None:
 
 @jit
 def longer(rows, needed):
-    """Twice as many numbers or records, or as many as are needed; [N] to [M]."""
+    """Return an array of at least twice the size and `needed`, with the old rows."""
     more = np.empty(max(2 * len(rows), needed), rows.dtype)
     copy_rows(rows, more)
     return more
@@ -36,7 +36,7 @@ def longer(rows, needed):
 
 @jit
 def twice(rows):
-    """Twice as many rows of several columns, the new ones not filled in."""
+    """Return twice as many rows of several columns, the new ones uninitialised."""
     more = np.empty((2 * len(rows), rows.shape[1]), rows.dtype)
     copy_columns(rows, more)
     return more
@@ -49,7 +49,7 @@ _SPREAD = 2654435761  # below 2**32: products stay below 2**63
 
 @inlined
 def hash_of(a, b, c):
-    """A hash of three integers, uint64: multiply and shift."""
+    """Return a hash of three integers, uint64: multiply and shift."""
     mixed = uint64(a) * uint64(0x9E3779B97F4A7C15)
     mixed ^= (uint64(b) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
     mixed ^= uint64(c) * uint64(0xD6E8FEB86659FD93)
@@ -60,7 +60,7 @@ def hash_of(a, b, c):
 
 @jit
 def slot_of_pair(slots: np.ndarray, pairs: np.ndarray, first: int, second: int) -> int:
-    """The slot that holds (first, second), or the empty one where it belongs."""
+    """Return the slot of (first, second), or the empty one for it."""
     # `slots`: int32 [2**n], not full. `pairs`: int32 [N, 2], by number.
     mask = len(slots) - 1
     key = (int(first) * _FACTOR ^ int(second)) & _KEY_MASK
@@ -74,14 +74,14 @@ def slot_of_pair(slots: np.ndarray, pairs: np.ndarray, first: int, second: int) 
 
 @jit
 def enter(table, count, first, second):
-    """Find or make the number of a pair; (the table, how many pairs, the number)."""
-    pairs, slots = table  # as for `slot_of_pair`; they grow where they are full
+    """Find or add the number of a pair; (the table, number of pairs, the number)."""
+    pairs, slots = table  # as in `slot_of_pair`; they grow when full
     slot = slot_of_pair(slots, pairs, first, second)
     if slots[slot] >= 0:
         return (pairs, slots), count, np.int64(slots[slot])
     if count == len(pairs):
         pairs = twice(pairs)
-        # The slots are made anew; row 0 may be a mark that is no pair.
+        # The slots are rebuilt; row 0 may be a mark instead of a pair.
         slots = np.full(4 * len(pairs), -1, np.int32)
         for i in range(count):
             if pairs[i, 0] >= 0:
@@ -96,16 +96,16 @@ def enter(table, count, first, second):
 def first_equal(
     previous: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
 ) -> np.ndarray:
-    """The first of equal nodes after equal nodes, for each node of a forest."""
-    # `previous`: int32 [N], the node before, a lower number, or -1; is changed to the
-    # first of equal ones. `a` to `d`: 32-bit integers [N]. Returns int32 [N].
+    """Return the first of equal nodes after equal nodes, for each node of a forest."""
+    # `previous`: int32 [N], the predecessor, a lower number, or -1; is overwritten with
+    # the first of equal ones. `a` to `d`: 32-bit integers [N]. Returns int32 [N].
     first = np.empty(len(previous), np.int32)
     size = 256
     while size < 2 * len(previous):
         size *= 2
     slots = np.full(size, -1, np.int32)
     for i in range(len(previous)):
-        # First equals of lower numbers are known: equal histories are one number.
+        # First equals of lower numbers are known, so equal histories have one number.
         if previous[i] >= 0:
             previous[i] = first[previous[i]]
         key = (np.int64(previous[i]) + 1) * _FACTOR ^ np.int64(a[i])
@@ -129,18 +129,18 @@ def first_equal(
 def grow_tree(
     labels: np.ndarray, splits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The tree of spellings that are sorted, different and not empty."""
+    """Return the tree of sorted, different, non-empty spellings."""
     # `labels`: int32, all spellings in a row. `splits`: int64 [P + 1]. Returns of each
     # node, int32 [N], -1 for none: parent, label, depth and the spelling that ends.
     size = len(labels) + 1
     parent, label = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
     depth, ending = np.zeros(size, np.int32), np.full(size, -1, np.int32)
-    path = np.zeros(size, np.int32)  # the nodes of the spelling before
+    path = np.zeros(size, np.int32)  # nodes of the previous spelling
     num_nodes, length_before, begin_before = 1, 0, 0
     for i in range(len(splits) - 1):
         begin, length = splits[i], splits[i + 1] - splits[i]
         common = 0
-        # Sorted spellings share their path with the one before, or with none.
+        # Sorted spellings share a prefix with the previous one, or with none.
         while (
             common < min(length, length_before)
             and labels[begin + common] == labels[begin_before + common]

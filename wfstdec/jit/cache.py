@@ -1,4 +1,4 @@
-"""Machine code of kernels on disk: made ahead, or kept once it was compiled.
+"""Disk cache of machine code: compiled ahead, or on this machine.
 
     jit/compiled/<Python>        travels with the package: for every machine of a level,
                                 x86-64-v3; read only; also of the installed package
@@ -7,8 +7,8 @@
     or ~/.cache/wfstdec
     memory                      where none of these can; a warning, once
 
-A file holds one kernel for one combination of types, and what it was made of: the
-sources' digest, versions, processor. Any other, or a damaged one, counts as missing.
+A file holds one kernel for one combination of types, and its origin: the sources'
+digest, versions, processor. Any other, or a damaged one, counts as missing.
 """
 
 import contextlib
@@ -39,11 +39,11 @@ _PACKAGE = Path(__file__).parents[1]
 _IMPORT = re.compile(
     r"^[ ]*(?:from[ ]+([\w.]+)[ ]+)?import[ ]+(?:\(([^)]*)\)|([^\n(]+))", re.MULTILINE
 )
-"""An import statement: the module it is from, and what it names."""
+"""An import statement: its module, and its names."""
 
 
 def digest_of(function: Callable[..., Any]) -> str:
-    """The digest of what a function is made of; of its file alone in other packages."""
+    """Return the digest of a function's sources; in other packages of its file only."""
     module = function.__module__
     if _path(module) is not None:
         return stamp(module)
@@ -53,7 +53,7 @@ def digest_of(function: Callable[..., Any]) -> str:
 
 @functools.cache
 def stamp(module: str) -> str:
-    """A digest of the sources of a module and of what it imports of its package."""
+    """Return a digest of the sources of a module and its imports in the package."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sources(module):
         digest.update(_source(name))
@@ -61,7 +61,7 @@ def stamp(module: str) -> str:
 
 
 def sources(module: str) -> list[str]:
-    """A module and those of the package that it imports, and they import; sorted."""
+    """Return a module and its imports in the package, recursively; sorted."""
     found, waiting = {module}, [module]
     while waiting:
         for name in _imported(waiting.pop()):
@@ -73,7 +73,6 @@ def sources(module: str) -> list[str]:
 
 @functools.cache
 def _imported(module: str) -> tuple[str, ...]:
-    """The modules of the package that a module may import, whatever it does when."""
     names: list[str] = []
     for match in _IMPORT.finditer(_source(module).decode()):
         source, *named = match.groups()
@@ -91,7 +90,6 @@ def _source(module: str) -> bytes:
 
 @functools.cache
 def _path(module: str) -> Path | None:
-    """The file of a module of the package; None of any other."""
     root, *parts = module.split(".")
     place = _PACKAGE.joinpath(*parts)
     files = [place / "__init__.py", place.with_suffix(".py")]
@@ -107,13 +105,13 @@ class NotOnDisk(BaseException):
 
 
 num_ready = 0
-"""Kernels, and parts of them, that this process has compiled or loaded."""
+"""Number of kernels and parts that this process has compiled or loaded."""
 _may_compile = True
 
 
 @contextlib.contextmanager
 def loading_only() -> Iterator[None]:
-    """Raise NotOnDisk, in any thread, where a kernel would be compiled."""
+    """Raise NotOnDisk, in any thread, instead of compiling a kernel."""
     global _may_compile
     _may_compile = False
     try:
@@ -123,7 +121,7 @@ def loading_only() -> Iterator[None]:
 
 
 def begin_compiling() -> None:
-    """Log that kernels are compiled, or raise NotOnDisk where they may not be."""
+    """Log that kernels are compiled, or raise NotOnDisk if they may not be."""
     if not _may_compile:
         raise NotOnDisk
     say_compiling()
@@ -137,18 +135,18 @@ def count_ready() -> None:
 
 @functools.cache
 def say_compiling() -> None:
-    """Tell the log; where nobody would see it, the terminal or the notebook."""
+    """Log a compilation; without log handlers, show it in the terminal or notebook."""
     _LOG.info(_LINE)
     is_logged = _LOG.isEnabledFor(logging.INFO) and _LOG.hasHandlers()
     stream = sys.stderr
-    if is_logged or _LOG.handlers or stream is None:  # handlers of its own: quiet
+    if is_logged or _LOG.handlers or stream is None:  # its own handlers: quiet
         return
     if stream.isatty() or type(stream).__module__.startswith("ipykernel"):
         stream.write(f"wfstdec: {_LINE}\n")
 
 
 def warn_of_numba(error: Exception) -> None:
-    """Warn that numba's internals are not those that kernels are compiled with."""
+    """Warn that numba's internals are not those that the package expects."""
     warnings.warn(
         f"numba {numba.__version__}: its internals have changed "
         f"({type(error).__name__}: {error}), expected 0.62 to 0.68; kernels are "
@@ -159,34 +157,34 @@ def warn_of_numba(error: Exception) -> None:
 
 SYSTEM = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
 COMPILED = Path(__file__).parent / "compiled" / SYSTEM
-"""Where this package has code that was made ahead."""
+"""Folder of code compiled ahead in this package."""
 _INSTALLED = [
     Path(sysconfig.get_path(name)) / COMPILED.relative_to(Path(__file__).parents[2])
     for name in ("platlib", "purelib")
 ]
 AHEAD = tuple(dict.fromkeys([COMPILED, *_INSTALLED]))
-"""Where code made ahead may be: here, and in the installed package, whose place the
-sources of a checkout take where Python starts in its root."""
+"""Folders of code compiled ahead: here, and in the installed package, which the sources
+of a checkout shadow if Python starts in its root."""
 LEVEL = "x86-64-v3"
-"""The processors it is for: Intel since Haswell (2013), AMD since Excavator (2015)."""
+"""Target processors: Intel since Haswell (2013), AMD since Excavator (2015)."""
 _LEVEL_FEATURES = (
     *("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt"),
     *("sahf", "sse3", "sse4.1", "sse4.2", "ssse3", "xsave"),
 )
 ENTRY, PART = ".kernel", ".part"
-"""How files end: machine code, and code that only compiling kernels takes."""
+"""File suffixes: machine code, and intermediate code for compiling kernels."""
 _VERSIONS = f"{numba.__version__} {llvmlite.__version__}"
 if config.BOUNDSCHECK:  # code of its own
     _VERSIONS += " bounds checked"
 _DIGEST_SIZE = 16
 _PATIENCE_S, _LOOK_S = 60.0, 0.02
-"""Seconds that a process waits for another that compiles, and between two looks."""
+"""Seconds to wait for another process that compiles, and between two checks."""
 _not_kept: set[str] = set()
-"""Endings of cache files that are not written."""
+"""Suffixes of cache files that are not written."""
 
 
 class KernelCache:
-    """The machine code of one kernel, as numba's dispatchers ask for it."""
+    """The machine code of one kernel, for numba's dispatchers."""
 
     def __init__(
         self, function: Callable[..., Any], library: Any, suffix: str = ENTRY
@@ -195,40 +193,40 @@ class KernelCache:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the kernel's source while it is compiled."""
+        """Lock the kernel's source while it is compiled."""
         with contextlib.ExitStack() as held:
             try:
                 file = held.enter_context(open(self._function.__code__.co_filename))
                 _lock(file)
-            except OSError:  # typed into a notebook; a file system without locks
+            except OSError:  # entered in a notebook; a file system without locks
                 pass
             else:
-                # A process forked meanwhile has the lock too, unless it is given back.
+                # A process forked meanwhile has the lock too, unless it is released.
                 held.callback(fcntl.flock, file, fcntl.LOCK_UN)
             yield
 
     @property
     def cache_path(self) -> str:
-        """The folder in which what is compiled is kept, for numba's statistics."""
+        """The folder of compiled code, for numba's statistics."""
         return str(self._places()[0])
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Load what was compiled for these types; None if there is nothing."""
+        """Load the code for these types; None if there is none."""
         target.refresh()
         for path, made_of in self._candidates(signature, target):
             payload = _read(path, made_of)
             if payload is not None:
                 try:
                     stored, parts = pickle.loads(payload)
-                    # Names are digests of texts: two signatures may look alike.
+                    # Names are digests of texts, so different signatures may share one.
                     if stored == signature:
                         return self._rebuild(target, parts)
-                except Exception:  # written by what looks the same and is not
+                except Exception:  # written by a different version with the same name
                     continue
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep what was compiled, for other processes; in memory if it must be."""
+        """Write compiled code for other processes, or keep it in memory."""
         from numba.core.serialize import dumps
 
         if result.library.has_dynamic_globals or self._suffix in _not_kept:
@@ -242,7 +240,7 @@ class KernelCache:
 
     def _candidates(self, signature: Any, target: Any) -> Iterator[tuple[Path, str]]:
         machine = target.codegen().magic_tuple()
-        # Code that came with the package first: it needs no compiling at all.
+        # Code that came with the package first: it needs no compilation.
         level = [(AHEAD, (machine[0], LEVEL, ""))] if may_use_level() else []
         for places, made_for in [*level, (self._places(), machine)]:
             name, made_of = self._name(signature, made_for)
@@ -250,7 +248,7 @@ class KernelCache:
                 yield from ((place / name, made_of) for place in places)
 
     def _name(self, signature: Any, machine: tuple[Any, ...]) -> tuple[str, str | None]:
-        """The name of a file, and what it is to be made of; None where none may be."""
+        """Return the name of a file, and its expected origin; None if not allowed."""
         try:
             sources = digest_of(self._function)
         except OSError:
@@ -263,7 +261,6 @@ class KernelCache:
         return name, f"{function} {sources} {_VERSIONS}"
 
     def _places(self) -> list[Path]:
-        """Folders in which this machine may keep what it compiles, the best first."""
         folder = Path(self._function.__code__.co_filename).parent
         if config.CACHE_DIR:
             name = hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
@@ -273,7 +270,6 @@ class KernelCache:
         return [folder / "__pycache__", *own]
 
     def _rebuild(self, target: Any, reduced: tuple[Any, ...]) -> Any:
-        """Rebuild what was compiled, in a library of its kind; under numba's lock."""
         from numba.core.compiler import CompileResult
 
         codegen = target.codegen()
@@ -285,22 +281,22 @@ class KernelCache:
 
 
 def compile_for_a_package() -> None:
-    """Compile all that is called in this process, and keep whole kernels alone."""
-    # What an installed package has is not used, or the next one would lack it.
+    """Compile all kernels called in this process, and keep only whole kernels."""
+    # The installed package's code is not used, or the new package would lack it.
     global AHEAD
     AHEAD = ()
     _not_kept.add(PART)
 
 
 def may_use_level() -> bool:
-    """Tell whether this machine runs code made ahead, and no other was requested."""
+    """Return whether this machine runs code compiled ahead, unless configured."""
     requested = config.CPU_NAME, config.CPU_FEATURES
     return requested in ((None, None), (LEVEL, "")) and has_level()
 
 
 @functools.cache
 def has_level() -> bool:
-    """Tell whether the processor is of `LEVEL` or above."""
+    """Return whether the processor supports `LEVEL`."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
     features = binding.get_host_cpu_features()
@@ -318,7 +314,6 @@ def _lock(file: Any) -> None:
 
 
 def _read(path: Path, made_of: str) -> bytes | None:
-    """The content of a file that is whole and made of this, and that can be trusted."""
     try:
         with open(path, "rb") as file:
             if not (_is_safe(os.fstat(file.fileno())) and _is_safe(path.parent.stat())):
@@ -329,12 +324,12 @@ def _read(path: Path, made_of: str) -> bytes | None:
         return None
     head = _head(made_of)
     payload = content[len(head) + _DIGEST_SIZE :]
-    # Loading machine code that was cut off would crash the process.
+    # Loading truncated machine code would crash the process.
     return payload if content.startswith(head + _digest(payload)) else None
 
 
 def _is_safe(found: os.stat_result) -> bool:
-    """Return whether only the user or root can have written this: it holds code."""
+    """Return whether only the user or root can have written the file: it holds code."""
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
 
 
@@ -348,16 +343,16 @@ def _warn_of_others(folder: str) -> None:
 
 
 def _write(path: Path, made_of: str, payload: bytes) -> bool:
-    """Write a file, all of it or nothing; whether that went well."""
+    """Write a file atomically; return whether that succeeded."""
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.tmp")
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         temporary.write_bytes(_head(made_of) + _digest(payload) + payload)
-        # Another process may write the same: the last one wins; no one reads a half.
+        # Another process may write the same file: the last one wins.
         temporary.replace(path)
     except OSError:
         return False
-    finally:  # also where someone pressed Ctrl-C
+    finally:  # also after Ctrl-C
         with contextlib.suppress(OSError):
             temporary.unlink()
     return True

@@ -1,15 +1,15 @@
-"""Tuples of arrays that Python hands to kernels as one pointer.
+"""Tuples of arrays passed from Python to kernels as one pointer.
 
-    handle = Handle(state)                # once, while the arrays stay where they are
+    handle = Handle(state)                # once, while the arrays do not move
     inputs = Handle(Inputs(Handle(graph), words))     # a handle in it is not read again
 
     @kernel
     def advance(state, logprobs):         # advance(handle, logprobs)
         arrays = opened(state)            # the NamedTuple itself
 
-numba inspects each array of a tuple whenever a kernel is called: a hundred of them take
-ten microseconds. A handle is inspected once, when it is made, which takes about two for
-each array.
+numba inspects each array of a tuple at every kernel call: a hundred of them take ten
+microseconds. A handle is inspected once, when it is created, which takes about two
+microseconds per array.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Tuple = TypeVar("_Tuple", bound=tuple[Any, ...])
 _WORD = ir.IntType(64)
 _SIZE = 8
 _types: dict[tuple[Any, ...], HandleType] = {}
-"""Types by what `_look` finds: numba takes longer for one than a kernel for a frame."""
+"""Types by the result of `_look`: numba takes longer for one than a frame takes."""
 
 
 class HandleType(types.Type):
@@ -48,10 +48,10 @@ class _HandleModel(models.PrimitiveModel):
 
 
 class Handle(Generic[_Tuple]):
-    """A tuple that kernels may open."""
+    """A tuple that kernels can open."""
 
     # `value`: a tuple of C-ordered arrays, numbers, None, tuples of these, and handles,
-    # in whose place it then has their tuples.
+    # which are replaced by their tuples.
     # `address`: of the words that kernels read: for an array its address and its shape,
     # for a number its bits.
     __slots__ = "_numba_type_", "_words", "address", "value"
@@ -75,7 +75,6 @@ def _bare(member: Any) -> Any:
 
 
 def _look(value: Any, words: array[int], kinds: list[Any]) -> None:
-    """Add the words of a value, and what its type goes by."""
     if isinstance(value, np.ndarray):
         assert value.flags.c_contiguous
         words.extend((value.ctypes.data, *value.shape))
@@ -105,7 +104,7 @@ def _unbox(kind: Any, handle: Any, context: Any) -> NativeValue:
 
 @intrinsic
 def opened(typing_context: Any, handle: Any) -> Any:
-    """The tuple behind a handle; None of None."""
+    """Return the tuple behind a handle; None for None."""
     if handle == types.none:
         return types.none(handle), lambda context, *_: context.get_dummy_value()
 
@@ -117,7 +116,7 @@ def opened(typing_context: Any, handle: Any) -> Any:
 
 @intrinsic
 def at_address(typing_context: Any, handle: Any, address: Any) -> Any:
-    """The handle that has an address, int64, and the type of another; None for None."""
+    """Return the handle at an address, int64, of another's type; None for None."""
     if handle == types.none:
         return handle(handle, address), lambda context, *_: context.get_dummy_value()
 
@@ -129,7 +128,7 @@ def at_address(typing_context: Any, handle: Any, address: Any) -> Any:
 
 @intrinsic
 def float_rows(typing_context: Any, words: Any) -> Any:
-    """The array float32 [T, V] whose address and shape `words` begin with, int64."""
+    """Return the float32 [T, V] array whose address and shape are in `words`, int64."""
     kind = types.Array(types.float32, 2, "C")
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -140,8 +139,6 @@ def float_rows(typing_context: Any, words: Any) -> Any:
 
 
 class _Reader:
-    """Writes the code that reads values, word by word."""
-
     def __init__(self, context: Any, builder: Any, words: Any) -> None:
         self._context, self._builder, self._words = context, builder, words
         self._at = 0
@@ -167,7 +164,6 @@ class _Reader:
         return builder.load(builder.bitcast(at, kind.as_pointer()))
 
     def _array(self, kind: Any) -> Any:
-        """Read an array: nobody counts references to it."""
         context, builder = self._context, self._builder
         of = context.data_model_manager[kind]
         kinds = {name: of.get_type(name) for name in ("meminfo", "parent", "data")}

@@ -1,14 +1,14 @@
-"""Parts of kernels: compiled into what calls them, and not on their own.
+"""Linking of kernel parts: compiled into their callers, not separately.
 
-numba makes machine code, and a way in from Python, of every function that a kernel
-calls, and takes none of it: it links intermediate code and optimises that again. Here
-only what Python calls becomes machine code.
+numba generates machine code, and a Python wrapper, for every function that a kernel
+calls, and uses none of it: it links intermediate code and optimises that again. Here
+only functions called from Python become machine code.
 
     jit, kernel   Entry: called from Python; a kernel that calls it takes its part
     part, inlined Part: intermediate code, for kernels
 
-Where that fails and numba alone compiles the kernel, numba's internals have changed,
-and numba alone compiles all kernels of the process.
+If that fails and numba alone compiles the kernel, numba's internals have changed, and
+numba alone compiles all kernels of the process.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ from wfstdec.jit.cache import (
 
 class _Builder(llvm.IRBuilder):
     def extract_value(self, agg: Any, idx: Any, name: str = "") -> Any:
-        """A member of an aggregate: what was put in there, if that is known."""
+        """Return a member of an aggregate: the inserted value, if it is known."""
         path = tuple(idx) if isinstance(idx, (tuple, list)) else (idx,)
         while isinstance(agg, llvm.instructions.InsertValue):
             here = tuple(agg.indices)
-            # Followed back to the value itself: LLVM would do so too, but has to read
-            # all of it first.
+            # Traced back to the value itself: LLVM would do so too, but only after
+            # reading everything.
             if here == path[: len(here)]:
                 agg, path = agg.value, path[len(here) :]
                 if not path:
                     return agg
-            elif path == here[: len(path)]:  # a part of it was put in
+            elif path == here[: len(path)]:  # a part of it was inserted
                 break
             else:
                 agg = agg.aggregate
@@ -76,7 +76,6 @@ class _Lower(Lower):
         self.builder.__class__ = _Builder
 
     def _find_singly_assigned_variable(self) -> None:
-        """Find variables that are no memory: more of them where nothing is counted."""
         super()._find_singly_assigned_variable()
         if not self.flags.nrt and not self.func_ir.func_id.is_generator:
             kept = must_use_alloca(self.blocks)
@@ -88,7 +87,7 @@ class _Lower(Lower):
 
 
 def _set_before_use(blocks: dict[int, Any]) -> set[str]:
-    """Variables with one assignment, that each way to one of their uses passes."""
+    """Return variables with one assignment that dominates their uses."""
     assigned: dict[str, list[int]] = {}
     for label, block in blocks.items():
         for assign in block.find_insts(ir.Assign):
@@ -99,17 +98,16 @@ def _set_before_use(blocks: dict[int, Any]) -> set[str]:
     for label, names in used.items():
         for name in found & names:
             begin = assigned[name][0]  # numba lowers blocks in the order of labels
-            # Else a use could come before the assignment.
+            # Otherwise a use could come before the assignment.
             if begin >= label or begin not in dominators[label]:
                 found.discard(name)
     return found
 
 
 def _drop_unused(function: Any) -> None:
-    """Leave out aggregates and their members that no instruction takes."""
     kinds = (llvm.instructions.InsertValue, llvm.instructions.ExtractValue)
     used: set[int] = set()
-    waiting: list[Any] = []  # what instructions take
+    waiting: list[Any] = []  # operands of instructions
     for block in function.blocks:
         for one in block.instructions:
             if isinstance(one, llvm.PhiInstr):
@@ -129,7 +127,7 @@ def _drop_unused(function: Any) -> None:
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class Lowering(typed_passes.BaseNativeLowering):
-    """The pass of numba's compiler that does it."""
+    """Lowering pass of numba's compiler with `_Lower`."""
 
     _name = "wfstdec_lowering"
 
@@ -140,7 +138,7 @@ class Lowering(typed_passes.BaseNativeLowering):
 
 
 def pipeline(state: Any) -> Any:
-    """The passes of numba, with our lowering."""
+    """Return the passes of numba, with our lowering."""
     passes = members.passes_of(state)
     passes.passes = [
         (Lowering, text) if one is typed_passes.NativeLowering else (one, text)
@@ -156,10 +154,10 @@ _is_plain = False
 
 
 class _Library(JITCodeLibrary):
-    """Intermediate code that is cleaned as it comes, and optimised once at the end."""
+    """Intermediate code that is cleaned when added, and optimised once at the end."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        """Put variables into registers; numba optimises all of it here as well."""
+        """Put variables into registers; numba would optimise everything here too."""
         ll_module.data_layout = self._codegen._data_layout
         builder = self._codegen._pass_builder()
         passes = create_new_function_pass_manager()
@@ -171,18 +169,18 @@ class _Library(JITCodeLibrary):
 
 
 class PartLibrary(_Library):
-    """The intermediate code of a part, with that of all that it calls."""
+    """The intermediate code of a part, with that of all its callees."""
 
     @property
     def codegen(self) -> Any:
-        """The code generator, without a place for constants."""
+        """The code generator, without storage for constants."""
         return _NoEnvironment(self._codegen)
 
     def finalize(self) -> None:
-        """Link what the part calls: no optimising, no machine code."""
+        """Link the callees, without optimising or machine code."""
         self._raise_if_finalized()
         for library in dict.fromkeys(self._linking_libraries):
-            if hasattr(library, "_reload_init"):  # of numba 0.63 and later
+            if hasattr(library, "_reload_init"):  # numba 0.63 and later
                 self._reload_init.update(library._reload_init)
             module = library._get_module_for_linking()
             self._final_module.link_in(module, preserve=True)
@@ -193,12 +191,14 @@ class PartLibrary(_Library):
         self._verify_declare_only_symbols()
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.external:
-                function.linkage = Linkage.linkonce_odr  # as many as link it have it
+                function.linkage = (
+                    Linkage.linkonce_odr
+                )  # may be in several linked modules
         self._shared_module = self._final_module
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Zero, as numba has it for what is not there."""
+        """Return zero, numba's address for missing functions."""
         self._ensure_finalized()
         return 0
 
@@ -209,7 +209,6 @@ class PartLibrary(_Library):
 
     @classmethod
     def _unserialize(cls, codegen: Any, state: Any) -> PartLibrary:
-        """Make the library that was serialized."""
         name, _, bitcode = state
         library = cls(codegen, name)
         library._final_module = binding.parse_bitcode(bitcode)
@@ -218,7 +217,7 @@ class PartLibrary(_Library):
 
 
 class _NoEnvironment:
-    """The code generator of parts: has no place for their constants."""
+    """Code generator of parts, without storage for their constants."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen = codegen
@@ -227,19 +226,19 @@ class _NoEnvironment:
         return getattr(self._codegen, name)
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Leave it to the kernel that the part is linked into."""
+        """Do nothing: the kernel that links the part has the constants."""
 
 
 class EntryLibrary(_Library):
     """The machine code of a kernel that Python calls. Nothing links it."""
 
     def _optimize_final_module(self) -> None:
-        """Optimise it once; numba does so twice, to prune reference counts between."""
+        """Run the optimiser once; numba does so twice to prune reference counts."""
         passes, builder = self._codegen._module_pass_manager()
         passes.run(self._final_module, builder)
 
     def serialize_using_object_code(self) -> tuple[str, str, Any]:
-        """Pickle the name, the kind, machine code and the names of what is in it."""
+        """Pickle the name, the kind, machine code and the names of its symbols."""
         self._ensure_finalized()
         module = self._final_module
         named = (*module.functions, *module.global_variables)
@@ -248,7 +247,6 @@ class EntryLibrary(_Library):
 
     @classmethod
     def _unserialize(cls, codegen: Any, state: Any) -> EntryLibrary:
-        """Make the library that was serialized: the machine code is loaded at once."""
         name, _, (machine_code, names) = state
         library = cls(codegen, name)
         library.enable_object_caching()
@@ -293,20 +291,19 @@ class _EntryCompiler(_PartCompiler):
 
 
 class _Kernel(CPUDispatcher):
-    """A function that is compiled for each combination of types it is called with."""
+    """Function that is compiled for each combination of argument types."""
 
     library: type[JITCodeLibrary]
 
     @functools.cached_property
     def plain(self) -> Any:
-        """The same function, for numba alone."""
         names = {"nogil", "error_model", "_nrt"}
         own = {k: v for k, v in self.targetoptions.items() if k in names}
         return numba.njit(**own, pipeline_class=members.Compiler)(self.py_func)
 
     def compile(self, signature: Any) -> Any:
-        """Load or compile for these types, once; the way in."""
-        # As numba does it, but without its timers: they cost a twentieth of the time.
+        """Load or compile for these types, once; return the entry point."""
+        # As numba does, but without its timers, which take a twentieth of the time.
         with global_compiler_lock, self._compiling_counter:
             args, return_type = sigutils.normalize_signature(signature)
             # Another thread may have compiled it while this one waited for the lock.
@@ -316,7 +313,7 @@ class _Kernel(CPUDispatcher):
             result = self._load(signature)
             if result is None:
                 with self._alone():
-                    # Another process may have compiled it since this one looked.
+                    # Another process may have compiled it since the last check.
                     result = self._load(signature)
                     if result is None:
                         self._cache_misses[signature] += 1
@@ -327,7 +324,6 @@ class _Kernel(CPUDispatcher):
             return result.entry_point
 
     def _load(self, signature: Any) -> Any:
-        """Load what this or another process has compiled; None if there is nothing."""
         result = self._cache.load_overload(signature, self.targetctx)
         if result is not None:
             self._cache_hits[signature] += 1
@@ -337,7 +333,7 @@ class _Kernel(CPUDispatcher):
         return result
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
-        """Wait for another process that compiles it; a part is not waited for."""
+        """Wait for another process that compiles it; not for parts."""
         return contextlib.nullcontext()
 
     def _compile(self, args: Any, return_type: Any) -> Any:
@@ -351,17 +347,17 @@ class _Kernel(CPUDispatcher):
 
 
 class Part(_Kernel):
-    """A function that has no way in from Python."""
+    """A function without a Python entry point."""
 
     library = PartLibrary
 
     def __call__(self, *arguments: Any) -> Any:
         """Run as Python."""
-        with np.errstate(all="ignore"):  # compiled, it says nothing of it either
+        with np.errstate(all="ignore"):  # as when compiled
             return self.py_func(*arguments)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Compile for a kernel that calls it, one code for all numbers it may name."""
+        """Compile for a kernel that calls it, one code for all literal arguments."""
         if _is_plain:
             return self.plain.get_call_template(args, kws)
         _, folded = self._compiler.fold_argument_types(args, kws)
@@ -369,29 +365,29 @@ class Part(_Kernel):
         if plain != tuple(folded) and tuple(folded) not in self.overloads:
             try:
                 return super().get_call_template(plain, {})
-            except TypingError:  # it chooses by what the number is
+            except TypingError:  # it depends on the literal value
                 pass
         return super().get_call_template(args, kws)
 
     def get_overload(self, signature: Any) -> Any:
-        """What a kernel calls."""
+        """Return the overload for a kernel's call."""
         kernel: Any = self.plain if _is_plain else super()
         return kernel.get_overload(signature)
 
     def get_compile_result(self, signature: Any) -> Any:
-        """What a kernel links."""
+        """Return the compilation result for a kernel's linking."""
         kernel: Any = self.plain if _is_plain else super()
         return kernel.get_compile_result(signature)
 
 
 class Entry(_Kernel):
-    """A function that Python calls; kernels take its part."""
+    """A function called from Python; kernels link its part."""
 
     library = EntryLibrary
     _part: Part | None = None
 
     def compile(self, signature: Any) -> Any:
-        """Load or compile for these types, by numba alone where all else fails."""
+        """Load or compile for these types, by numba alone if all else fails."""
         global _is_plain
         with global_compiler_lock:
             if _is_plain:
@@ -402,7 +398,7 @@ class Entry(_Kernel):
                 _is_plain = True
                 try:
                     result = self.plain.compile(signature)
-                except Exception:  # a fault of the kernel, or of its arguments
+                except Exception:  # an error in the kernel, or in its arguments
                     _is_plain = False
                     raise error from None
                 warn_of_numba(error)
@@ -410,22 +406,22 @@ class Entry(_Kernel):
 
     @property
     def part(self) -> Part:
-        """Code that kernels link which call it."""
+        """Code linked into calling kernels."""
         if self._part is None:
             options = {k: v for k, v in self.targetoptions.items() if k != "nopython"}
             self._part = compiled_by(Part, options)(self.py_func)
         return self._part
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """How a kernel calls its part."""
+        """Return the template of calls to its part."""
         return self.part.get_call_template(args, kws)
 
     def get_overload(self, signature: Any) -> Any:
-        """The part that a kernel calls."""
+        """Return the part that a kernel calls."""
         return self.part.get_overload(signature)
 
     def get_compile_result(self, signature: Any) -> Any:
-        """The part for these types, compiled if it is not yet."""
+        """Return the part for these types, compiled if it is not yet."""
         return self.part.get_compile_result(signature)
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
@@ -434,7 +430,7 @@ class Entry(_Kernel):
     def _compile(self, args: Any, return_type: Any) -> Any:
         target, codegen = self.targetctx, self.targetctx.codegen()
         begin_compiling()
-        # Make parts of what numba compiles of its own, and no way in from C.
+        # Make parts of numba's own callees, and no entry point from C.
         before, codegen._library_class = codegen._library_class, PartLibrary
         target.create_cfunc_wrapper = lambda *arguments: None
         try:
@@ -448,14 +444,14 @@ class Entry(_Kernel):
 
 
 def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
-    """Make a decorator that has numba compile functions as parts or as entries."""
+    """Return a decorator that makes numba compile functions as parts or entries."""
     is_part = kind is Part
     own = {**options, "no_cfunc_wrapper": True, "no_cpython_wrapper": is_part}
     pipeline = _PartCompiler if is_part else _EntryCompiler
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**own, pipeline_class=pipeline)(function)
-        # Numba offers no way to name a class for dispatchers.
+        # numba has no option for the class of dispatchers.
         if isinstance(dispatcher, CPUDispatcher):  # not where the JIT is off
             dispatcher.__class__ = kind
             suffix = PART if is_part else ENTRY

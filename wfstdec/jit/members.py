@@ -1,11 +1,11 @@
-"""A pass of numba's compiler: members of arguments that are None, as constants.
+"""Pass of numba's compiler: argument members that are None, as constants.
 
 numba drops the branches for an argument that is None; with this pass it also drops
 those for a member of a `NamedTuple`:
 
     @kernel
     def advance(search):
-        if search.phrases is not None:      # no code where the member is None
+        if search.phrases is not None:      # no code if the member is None
 """
 
 from typing import Any
@@ -40,7 +40,6 @@ class NoneMembers(FunctionPass):
 
 
 def _type_of(state: Any, value: Any) -> Any:
-    """Type of a member of an argument, of its members and so on, or None."""
     if not isinstance(value, ir.Expr) or value.op != "getattr":
         return None
     owner = guard(get_definition, state.func_ir, value.value)
@@ -54,7 +53,7 @@ def _type_of(state: Any, value: Any) -> Any:
 
 
 def passes_of(state: Any) -> Any:
-    """The passes of numba, and this one."""
+    """Return numba's passes, and this one."""
     passes = DefaultPassBuilder.define_nopython_pipeline(state)
     passes.add_pass_after(NoneMembers, IRProcessing)
     passes.finalize()

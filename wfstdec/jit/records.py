@@ -1,4 +1,4 @@
-"""Records that kernels work on, objects lent to threads, and tables built once per key.
+"""Record types, object pools for threads, and weak caches.
 
 ENTRY = record("f4 cost lookahead_cost", "i4 state node")
 scratches = Pool(make_scratch, fits=has_room)
@@ -19,7 +19,7 @@ import numpy as np
 
 
 def record(*declarations: str, align: bool = False) -> np.dtype:
-    """The type of a record; each declaration is a type and the fields that have it."""
+    """Return the type of a record; a declaration is a type and its fields."""
     # Such as `"f4 cost lookahead_cost"`; numbers are little-endian.
     lines = map(str.split, declarations)
     fields = [(name, f"<{kind}") for kind, *names in lines for name in names]
@@ -27,7 +27,7 @@ def record(*declarations: str, align: bool = False) -> np.dtype:
 
 
 def longer(array: np.ndarray, size: int) -> np.ndarray:
-    """A copy that has `size` rows; those behind the given ones are 0."""
+    """Return a copy with `size` rows; new ones are 0."""
     copy = np.zeros((size, *array.shape[1:]), array.dtype)
     copy[: len(array)] = array
     return copy
@@ -36,15 +36,15 @@ def longer(array: np.ndarray, size: int) -> np.ndarray:
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_NOTHING = object()  # in the place of a value that is not made yet: None may be one
+_NOTHING = object()  # in place of a missing value, since None is valid
 
 
 class Pool(Generic[_Item]):
-    """Objects of which every thread borrows one at a time."""
+    """Pool from which every thread borrows one object at a time."""
 
-    # `fits`: whether one that is kept will do, called with it and the needs; None where
-    # all will. `beside`: a pool of what threads borrow while they work: this one then
-    # keeps no more than that, and at least one. None keeps all that come back.
+    # `fits`: predicate of a kept object and the needs; None if all fit. `beside`: a
+    # pool of objects borrowed at the same time: this one then keeps no more than that,
+    # and at least one. None keeps all returned ones.
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Pool(Generic[_Item]):
         return len(self._kept)
 
     def take(self, *needs: Any) -> _Item:
-        """Borrow one that is kept, or a new one, until it is given back."""
+        """Borrow a kept or a new one, until it is given back."""
         with self._lock:
             while self._kept:
                 item = self._kept.pop()
@@ -73,14 +73,14 @@ class Pool(Generic[_Item]):
         return self._make(*needs)
 
     def give(self, item: _Item) -> None:
-        """Put one back, unless there are enough."""
+        """Return one, unless there are enough."""
         with self._lock:
             if self._beside is None or len(self._kept) < max(1, len(self._beside)):
                 self._kept.append(item)
 
 
 class WeakCache(Generic[_Key, _Value]):
-    """Values made once for each key, and forgotten with it."""
+    """Values computed once per key, and dropped with it."""
 
     def __init__(self, make: Callable[[_Key], _Value]) -> None:
         self._make = make
@@ -88,7 +88,7 @@ class WeakCache(Generic[_Key, _Value]):
         self._made: WeakKeyDictionary[_Key, _Value] = WeakKeyDictionary()
 
     def of(self, key: _Key) -> _Value:
-        """Look up the value of a key; make it at the first call."""
+        """Look up the value of a key; compute it at the first call."""
         found = self._known(key)
         if found is _NOTHING:
             with self._making:

@@ -1,4 +1,4 @@
-"""Costs as integer keys, and sorting them without memory of its own."""
+"""Costs as integer keys, and in-place sorting."""
 
 import numpy as np
 from numpy import float32, int64, uint32, uint64
@@ -7,13 +7,13 @@ from wfstdec.jit import inlined, jit, kernel, part
 
 _SIGN = uint32(1 << 31)
 _SHORT, _SHORT_RUN = 24, 16
-"""Shorter runs are sorted by insertion, which costs less than to part them."""
-STACK = 128  # ranges that may wait: more than twice the bits of any length
+"""Shorter runs are sorted by insertion, which is faster than partitioning."""
+STACK = 128  # largest number of pending ranges: twice the bits of any length
 
 
 @inlined
 def key_of(cost, index):
-    """A uint64 that sorts as (cost, index): float32 of either sign, below 2**32."""
+    """Return a uint64 sorted by (cost, index): float32 of either sign, below 2**32."""
     bits = float32(cost).view(np.uint32)
     ordered = ~bits if bits & _SIGN else bits | _SIGN
     return (uint64(ordered) << uint64(32)) | uint64(index)
@@ -21,7 +21,7 @@ def key_of(cost, index):
 
 @inlined
 def cost_of(key):
-    """The cost in a key, float32."""
+    """Return the cost in a key, float32."""
     ordered = uint32(key >> uint64(32))
     bits = ordered ^ _SIGN if ordered & _SIGN else ~ordered
     return uint32(bits).view(np.float32)
@@ -29,13 +29,13 @@ def cost_of(key):
 
 @inlined
 def index_of(key):
-    """The index in a key."""
+    """Return the index in a key."""
     return int64(key & uint64(0xFFFFFFFF))
 
 
 @part
 def sort_keys(keys, count, stack):
-    """Sort `keys[:count]` in place: quicksort, the larger part waits; insertion."""
+    """Sort `keys[:count]` in place: quicksort, the larger part last; insertion."""
     # `keys`: uint64 [>= count]. `stack`: int64 [STACK], scratch.
     low, high, waiting = 0, count - 1, 0
     while True:
@@ -63,9 +63,9 @@ def sort_keys(keys, count, stack):
 
 @part
 def sort_few_keys(keys, count):
-    """Sort a few different keys in place, each behind as many as are less."""
+    """Sort a few different keys in place, by counting the smaller ones."""
     # No branch depends on the keys: 45 are sorted while quicksort mispredicts ten.
-    # `keys`: uint64 [>= 2 count]; what is behind the first `count` is overwritten.
+    # `keys`: uint64 [>= 2 count]; elements after the first `count` are overwritten.
     unsorted = keys[count : 2 * count]
     for i in range(count):
         unsorted[i] = keys[i]
@@ -78,7 +78,7 @@ def sort_few_keys(keys, count):
 
 @inlined
 def _partition(keys, low, high):
-    """Hoare's partition by the median of three; the end of the lower part."""
+    """Partition by Hoare with the median of three; return the end of the lower part."""
     a, b, c = keys[low], keys[(low + high) >> 1], keys[high]
     pivot = max(min(a, b), min(max(a, b), c))
     i, j = low, high
@@ -97,14 +97,14 @@ def _partition(keys, low, high):
 
 @kernel
 def best_first(keys, order, count, wanted, stack):
-    """Sort by (key, number) in place, as far as the first `wanted` need it."""
-    # `keys`: uint64 [>= count]. `order`: int32 [>= count], different numbers. Behind
-    # the first `wanted` there is no order. `stack`: int64 [STACK], scratch.
+    """Sort by (key, number) in place, as far as needed for the first `wanted`."""
+    # `keys`: uint64 [>= count]. `order`: int32 [>= count], different numbers. After the
+    # first `wanted` there is no order. `stack`: int64 [STACK], scratch.
     low, high, waiting = 0, count - 1, 0
     while True:
         while high - low >= _SHORT_RUN:
             middle = _partition_both(keys, order, low, high)
-            # All that is wanted is in the lower part: the upper one stays as it is.
+            # All wanted ones are in the lower part: the upper one is not sorted.
             if middle + 1 >= wanted:
                 high = middle
                 continue
@@ -135,7 +135,7 @@ def _before(key, number, other_key, other_number):
 
 @inlined
 def _partition_both(keys, order, low, high):
-    """Hoare's partition by the median of three; the end of the lower part."""
+    """Partition by Hoare with the median of three; return the end of the lower part."""
     a, b, c = low, (low + high) >> 1, high
     if _before(keys[b], order[b], keys[a], order[a]):
         a, b = b, a
@@ -159,8 +159,8 @@ def _partition_both(keys, order, low, high):
 
 @jit
 def counted(groups, count):
-    """Sort rows by their groups, 0 to `count` - 1; those of a group stay in order."""
-    # Returns (int64 [count + 1], where each group begins; int64 [N], rows).
+    """Sort rows by group, 0 to `count` - 1, stably."""
+    # Returns (int64 [count + 1], start of each group; int64 [N], rows).
     splits = np.zeros(count + 1, np.int64)
     for group in groups:
         splits[int64(group) + 1] += 1

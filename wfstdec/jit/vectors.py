@@ -1,11 +1,11 @@
-"""Sixteen floats or integers at once: LLVM's vectors as values of kernels.
+"""Vectors of sixteen floats or integers: LLVM's vectors as values of kernels.
 
     x = load(costs, i)                 # float32, uint32 or uint64 [16], costs[i:]
     near = at_most(x, splat(cutoff))   # uint16, a bit for each
     store(costs, i, select(near, x, splat(float32(np.inf))))
 
-LLVM makes of them what the processor has: one instruction with AVX-512, two with AVX2,
-four with NEON. Arrays must have room for sixteen after their end, which only numba's
+LLVM maps them to the processor: one instruction with AVX-512, two with AVX2, four with
+NEON. Arrays must have room for sixteen after their end, which only numba's
 `NUMBA_BOUNDSCHECK=1` checks.
 """
 
@@ -24,13 +24,12 @@ _ONE = uint64(1)
 
 
 def _code(signature: Any, make: Callable[..., Any]) -> Any:
-    """The answer of an intrinsic whose code is `make(builder, *args)`."""
     return signature, lambda context, builder, signature, args: make(builder, *args)
 
 
 @intrinsic
 def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """Ask for the cache line of `array[index]`, to be read soon."""
+    """Prefetch the cache line of `array[index]`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.make_array(signature.args[0])
@@ -41,7 +40,7 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         function = cgutils.get_or_insert_function(
             builder.module, signature_of, "llvm.prefetch.p0"
         )
-        # For reading, to be kept in all caches, of data.
+        # For reading, into all caches, of data.
         builder.call(function, [address, i32(0), i32(3), i32(1)])
         return context.get_dummy_value()
 
@@ -50,13 +49,13 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def count_bits(typing_context: Any, value: Any) -> Any:
-    """The number of bits set in a uint64."""
+    """Return the number of bits set in a uint64."""
     return _code(types.uint64(types.uint64), ir.IRBuilder.ctpop)
 
 
 @inlined
 def lowest_bit(bits):
-    """The lowest bit that is set in a uint64, as a uint64."""
+    """Return the lowest bit that is set in a uint64, as a uint64."""
     return bits & (~bits + _ONE)
 
 
@@ -96,7 +95,6 @@ def _element(vector: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, kind: Any, args: Any) -> Any:
-    """Point to a vector in an array; the first two of `args` are array and index."""
     vector = ir.VectorType(_element(_vector_of(kind.dtype)), LANES)
     at = _element_address(context, builder, kind, args[0], args[1], LANES)
     return builder.bitcast(at, vector.as_pointer())
@@ -143,7 +141,7 @@ def load(typing_context: Any, array: Any, index: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         value = builder.load(_address(context, builder, signature.args[0], args))
-        # Rows begin anywhere: an aligned read would crash.
+        # Rows begin at any address: an aligned read would crash.
         value.align = 4
         return value
 
@@ -164,13 +162,13 @@ def store(typing_context: Any, array: Any, index: Any, vector: Any) -> Any:
 
 @intrinsic
 def splat(typing_context: Any, value: Any) -> Any:
-    """Sixteen times the same float32 or uint32."""
+    """Return sixteen copies of a float32 or uint32."""
     vector = _vector_of(value)
     return _code(vector(vector.of), _splat)
 
 
 def _elementwise(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an operation on each two of two vectors, given a builder and these."""
+    """Return an elementwise operation on two vectors; `make` generates its code."""
 
     @intrinsic
     def operation(typing_context: Any, one: Any, other: Any) -> Any:
@@ -184,19 +182,19 @@ add, subtract, multiply = map(
 )
 """Sums, differences and products of floats."""
 least, most = _elementwise(_lesser), _elementwise(_greater)
-"""The lesser or greater of each two floats, none of which is NaN."""
+"""Lesser or greater of each pair of floats, without NaN."""
 both, either = _elementwise(ir.IRBuilder.and_), _elementwise(ir.IRBuilder.or_)
-"""Bits of each two integers that both have, or one of them."""
+"""Bitwise and, or of each pair of integers."""
 
 
 @intrinsic
 def negative(typing_context: Any, vector: Any) -> Any:
-    """Floats of the other sign."""
+    """Return the negated floats."""
     return _code(vector(vector), ir.IRBuilder.fneg)
 
 
 def _comparison(sign: str) -> Callable[..., Any]:
-    """Make a comparison of each two of two vectors: uint16, the bits of those."""
+    """Return an elementwise comparison of two vectors: uint16, as bits."""
 
     @intrinsic
     def operation(typing_context: Any, one: Any, other: Any) -> Any:
@@ -211,12 +209,12 @@ def _comparison(sign: str) -> Callable[..., Any]:
 
 
 below, at_most, equal = _comparison("<"), _comparison("<="), _comparison("==")
-"""Bits of those that are less, no more, the same."""
+"""Bits of lanes that are less, less or equal, equal."""
 
 
 @intrinsic
 def has(typing_context: Any, vector: Any, value: Any) -> Any:
-    """Bits of the integers that have a bit in common with a uint32."""
+    """Return bits of the integers that have a bit in common with a uint32."""
 
     def make(builder: Any, vector: Any, value: Any) -> Any:
         common = builder.and_(vector, _splat(builder, value))
@@ -228,7 +226,7 @@ def has(typing_context: Any, vector: Any, value: Any) -> Any:
 
 @intrinsic
 def any_bit(typing_context: Any, vector: Any) -> Any:
-    """Bits of the integers that are not 0."""
+    """Return bits of the integers that are not 0."""
 
     def make(builder: Any, vector: Any) -> Any:
         zeros = ir.Constant(vector.type, [0] * LANES)
@@ -239,7 +237,7 @@ def any_bit(typing_context: Any, vector: Any) -> Any:
 
 @intrinsic
 def count_from(typing_context: Any, first: Any) -> Any:
-    """`first`, a uint32, and the 15 numbers behind it."""
+    """Return `first`, a uint32, and the 15 following numbers."""
 
     def make(builder: Any, first: Any) -> Any:
         lanes = ir.Constant(ir.VectorType(_I32, LANES), list(_EACH))
@@ -257,7 +255,7 @@ def look_up(typing_context: Any, table: Any, first: Any, levels: Any) -> Any:
         sets.align = 8
         whole = builder.fptosi(args[2], ir.VectorType(_I32, LANES))
         index = builder.zext(whole, ir.VectorType(_I64, LANES))
-        # Permutations of eight, a form that LLVM knows as one instruction of AVX-512.
+        # Permutations of eight, which LLVM compiles to one AVX-512 instruction.
         kind, wanted = ir.VectorType(_I64, 8), ir.VectorType(_I32, 8)
         halves = [ir.Constant(wanted, [*range(begin, begin + 8)]) for begin in (0, 8)]
         low, high = (builder.shuffle_vector(sets, sets, half) for half in halves)
@@ -284,7 +282,7 @@ def store_some(
     typing_context: Any, array: Any, index: Any, vector: Any, bits: Any
 ) -> Any:
     """Write the lanes whose bit is set to `array[index:]`, in order."""
-    # Any numbers are written behind them, up to `array[index + 16]`.
+    # Undefined numbers follow them, up to `array[index + 16]`.
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind_of, element, at = signature.args[0], args[2].type.element, args[1]
@@ -349,7 +347,7 @@ def gather(typing_context: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def least_of(typing_context: Any, vector: Any) -> Any:
-    """The least of sixteen floats, none of which is NaN."""
+    """Return the least of sixteen floats, none of which is NaN."""
 
     def make(builder: Any, value: Any) -> Any:
         width = LANES
@@ -367,7 +365,7 @@ def least_of(typing_context: Any, vector: Any) -> Any:
 
 @intrinsic
 def trailing(typing_context: Any, value: Any) -> Any:
-    """Count the bits below the lowest that is set in a uint64, which is not 0."""
+    """Count the bits below the lowest set bit of a uint64 other than 0."""
     never_zero = ir.Constant(ir.IntType(1), 1)
     return _code(
         types.uint64(types.uint64),
@@ -375,4 +373,4 @@ def trailing(typing_context: Any, value: Any) -> Any:
     )
 
 
-STEP = uint64(LANES)  # how far one vector is from the next
+STEP = uint64(LANES)  # distance from one vector to the next

@@ -1,4 +1,4 @@
-"""Lattices: what a search kept, as arrays; n-best, posteriors, rescoring on them.
+"""Lattices as arrays: n-best lists, posteriors, rescoring.
 
 A lattice comes from `WfstDecoder.decode_lattice`, or from a file:
 

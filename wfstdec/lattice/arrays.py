@@ -1,18 +1,18 @@
-"""Lattices as arrays: the states and arcs of a search that a good path goes through.
+"""Lattice arrays: states and arcs on paths near the best.
 
     state    a search state after a frame: (frame, graph state, boost state)
-    arc      an arc of the graph between two of them, with all that it costs
-    excess   what a path through an arc costs more than the best one to where it leads
+    arc      an arc of the graph between two of them, with its costs
+    excess   extra cost of a path through an arc over the best path to its destination
 
-Every state has an arc of excess 0 that leads to it, the start apart. So the total of
-a path is that of the best one plus all excess on it; the best path is the one without:
+Every state except the start has an incoming arc of excess 0. So the total of a path is
+that of the best one plus all excess on it; the best path has none:
 
     total(path) = search_cost + sum(excess of its arcs) + final_excess of its last state
 
-In lattices of searches that have no graph a word stands where it ends: on the arc of
-the token behind it, or on the arc to the end. Its tokens are those since the word
-before, separators apart: nothing has to be matched with pronunciations. Repeats of a
-token are marked.
+In lattices of searches without a graph the label of a word is at its end: on the arc of
+the token after it, or on the arc to the end. Its tokens are those since the previous
+word, without separators, and need no matching with pronunciations. Repeats of a token
+are marked.
 """
 
 from dataclasses import dataclass, field
@@ -32,34 +32,34 @@ STATE = record(
     "u4 graph_state boost_state",
     "f4 final_cost final_boost_cost final_excess",
 )
-"""A state: frames passed; what it was in the search (of a graph: its state); the final
-cost before `lm_scale`, what ending pays or refunds of boosts, and what ending here
-costs more than the best end, `inf` where no path may end."""
+"""State: frames passed; its state in the search (for a graph, the graph state); the
+final cost before `lm_scale`, boosts paid or refunded at the end, and the extra cost of
+ending here over the best end, `inf` if no path may end."""
 ARC = record(
     "u4 state nextstate ilabel olabel arc",
     "f4 graph_cost acoustic_cost insertion_cost boost_cost excess",
 )
-"""An arc: labels and flags as those of graph arcs; the id of the graph's arc, or for a
-trie its number by where it leads; costs, those of graph and acoustics before scales."""
+"""Arc: labels and flags as on graph arcs; the graph's arc number, or for a trie a
+number by destination; costs, those of graph and acoustics before scales."""
 REPEATED, WORD = REPEAT, CARRIES_WORD
 """Flags of ilabels: the token continues; `olabel` is a word."""
 OPEN = 0xFFFFFFFF
-"""Stands for the label of open words where that is not known yet."""
+"""Placeholder label of open words until it is known."""
 NO_GRAPH = GraphInfo(marks_repeats=True)
-"""Facts of all these searches."""
+"""Properties of all searches without a graph."""
 
 
 @dataclass(frozen=True)
 class LatticeScales:
-    """Scales that costs of a lattice are added up by; as in `WfstOptions`."""
+    """Scales of a lattice's costs; as in `WfstOptions`."""
 
-    acoustic_scale: float = 1.0  # Multiplies acoustic costs
-    lm_scale: float = 1.0  # Multiplies graph costs, those of arcs and final ones
-    word_insertion: float = 0.0  # The insertion cost of each word
-    token_insertion: float = 0.0  # That of each token; of the trie decoder
+    acoustic_scale: float = 1.0  # multiplies acoustic costs
+    lm_scale: float = 1.0  # multiplies graph costs, of arcs and ends
+    word_insertion: float = 0.0  # insertion cost per word
+    token_insertion: float = 0.0  # insertion cost per token, in the trie decoder
 
     def insertion_costs(self, words: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """The insertion costs of arcs, float32 [A]: of words, of tokens that begin."""
+        """Return the insertion costs of words and tokens on arcs, float32 [A]."""
         of_word, of_token = map(np.float32, (self.word_insertion, self.token_insertion))
         token = np.where(tokens, of_token, np.float32(0))
         return np.where(words, token + of_word, token)
@@ -67,37 +67,35 @@ class LatticeScales:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """The good paths of an utterance, or of a segment; costs in nats, lower is better.
+    """Near-best paths of an utterance or segment; costs in nats, lower is better.
 
-    States are sorted by (frame, graph state, boost state), arcs by (state, arc): the
-    same from every backend. State 0 is the start.
+    States are sorted by (frame, graph state, boost state), arcs by (state, arc),
+    identically for every backend. State 0 is the start.
     """
 
     states: np.ndarray  # `STATE` [S]
     arcs: np.ndarray  # `ARC` [A]
-    # Tokens and words that labels stand for: those of the graph
+    # tokens and words by label: those of the graph
     vocabulary: Vocabulary = field(repr=False)
-    scales: LatticeScales  # By which excess was added up
-    lattice_beam: float  # Paths that cost more than the best plus this are left out
-    # The total of the best path, as the search added it up; of a segment, from its
-    # first state on
+    scales: LatticeScales  # included in excess
+    lattice_beam: float  # largest extra cost of a path over the best
+    # total of the best path in the search; for a segment, from its first state on
     search_cost: float
-    # Whether ends are final states of the graph; if not, they are all that the search
-    # was left with, or the last state of a segment
+    # whether ends are final states of the graph; otherwise they are all states at the
+    # end of the search, or the last state of a segment
     reached_final: bool
-    num_frames: int  # Frames that the paths cover
-    died_at_frame: int | None = None  # The frame that nothing survived, or None
-    frame_shift_s: float = 0.02  # Seconds per frame
-    # How the graph was built; where there is none, what is known of the search
+    num_frames: int  # frames of the paths
+    died_at_frame: int | None = None  # the frame that no path survived, or None
+    frame_shift_s: float = 0.02  # seconds per frame
+    # properties of the graph; without one, of the search
     info: GraphInfo = field(default_factory=GraphInfo, repr=False)
-    # Whether a word stands where it ends, as in searches without a graph; else anywhere
-    # in it, or behind it
+    # whether a label is at its word's end, as without a graph; otherwise it may be
+    # anywhere within the word, or after it
     labels_at_word_end: bool = False
-    # Whether tokens stand in the place of words, by their ilabels
+    # whether words are tokens, by their ilabels
     words_are_tokens: bool = False
 
     def __repr__(self) -> str:
-        """Show the size of the lattice, and the cost of its best path."""
         ended = "" if self.reached_final else ", reached_final=False"
         return (
             f"Lattice({self.num_states:,} states, {self.num_arcs:,} arcs, "
@@ -112,7 +110,7 @@ class Lattice:
 
     @property
     def first_frame(self) -> int:
-        """The frame that it begins at: above 0 for a later segment of a session."""
+        """First frame: above 0 for a later segment of a session."""
         return int(self.states["frame"][0])
 
     @property
@@ -137,7 +135,7 @@ class Lattice:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """All states, each before those that its arcs lead to, int64 [S]."""
+        """All states, each before the destinations of its arcs, int64 [S]."""
         depth = np.zeros(self.num_states, np.int64)
         epsilons = self.arcs[self.is_epsilon]
         state, nextstate = epsilons["state"], epsilons["nextstate"]
@@ -154,7 +152,7 @@ class Lattice:
         """The arcs into each state, the best first: int64 [S + 1], splits; int64 [A].
 
         Ties go as in the search: emitting arcs before epsilon arcs, then the lower arc,
-        then the lower boost state that it leaves.
+        then the lower boost state of the source.
         """
         arcs = self.arcs
         boost = self.states["boost_state"][arcs["state"]]
@@ -165,11 +163,11 @@ class Lattice:
 
     @cached_property
     def best_end(self) -> int:
-        """The state that the best path ends in: least excess, ties to the lower."""
+        """End state of the best path: least excess, ties to the lower."""
         return int(np.argmin(self.states["final_excess"]))
 
     def best_arcs(self) -> np.ndarray:
-        """The arcs of the best path, positions in `arcs`, int64."""
+        """Return the arcs of the best path, positions in `arcs`, int64."""
         splits, into = self.arcs_into
         found, state = [], self.best_end
         while state:
@@ -178,16 +176,16 @@ class Lattice:
         return np.array(found[::-1], np.int64)
 
     def word_ids(self, arcs: np.ndarray) -> tuple[int, ...]:
-        """The words on some arcs, given by their positions, in order."""
+        """Return the word ids on some arcs, given by position, in order."""
         olabel = self.arcs["olabel"][arcs]
         return tuple(olabel[olabel != EPSILON].tolist())
 
     def text(self, word_ids: tuple[int, ...]) -> str:
-        """Words, joined by spaces."""
+        """Return words, joined by spaces."""
         return " ".join(self.words[word] for word in word_ids)
 
     def arc_costs(self) -> np.ndarray:
-        """Cost of each arc, scaled and added up, float64 [A]."""
+        """Return the cost of each arc, scaled and added up, float64 [A]."""
         arcs, scales = self.arcs, self.scales
         total = scales.lm_scale * arcs["graph_cost"].astype(np.float64)
         total += arcs["insertion_cost"]
@@ -195,7 +193,7 @@ class Lattice:
         return total + scales.acoustic_scale * arcs["acoustic_cost"].astype(np.float64)
 
     def final_costs(self) -> np.ndarray:
-        """Cost of ending in each state, scaled and added up, float64 [S]; `inf`."""
+        """Return the scaled cost of ending in each state, float64 [S], or `inf`."""
         total = np.full(self.num_states, np.inf)
         may_end = self.states["final_excess"] < np.inf
         ends = self.states[may_end]
@@ -205,13 +203,13 @@ class Lattice:
 
 
 def check_lattice(lattice: Lattice) -> None:
-    """See that a lattice is one, as after reading a file."""
+    """Check that a lattice is valid, as after reading a file."""
     states, arcs, num_states = lattice.states, lattice.arcs, lattice.num_states
     _need(states.dtype == STATE and arcs.dtype == ARC, "arrays of other kinds")
     _need(states.ndim == arcs.ndim == 1 and num_states > 0, "no states")
     ends = np.maximum(arcs["state"], arcs["nextstate"])
     _need(not len(arcs) or ends.max() < num_states, "arcs to states that are not there")
-    # Tokens take a frame, epsilon arcs none: so no cycle has a token in it.
+    # Tokens take a frame, epsilon arcs none, so no cycle has a token.
     step = states["frame"][arcs["nextstate"]] - states["frame"][arcs["state"]]
     _need((step == ~lattice.is_epsilon).all(), "arcs that do not lead a frame on")
     vocabulary = lattice.vocabulary
@@ -233,14 +231,14 @@ def check_lattice(lattice: Lattice) -> None:
     in_range = min(frames) >= 0 and states["frame"].max() <= frames[0] + frames[1]
     _need(in_range, "frames that are out of range")
     _need(lattice.lattice_beam >= 0, "a beam below 0")
-    # Excess is rounded where it is noted, but the best path's is 0 exactly.
+    # Excess is rounded when recorded, but the best path's is exactly 0.
     _need(states["final_excess"].min() == 0, "no best end")
     _need((arcs["excess"] >= 0).all(), "arcs of negative excess")
     splits, into = lattice.arcs_into
     _need((np.diff(splits)[1:] > 0).all(), "states that nothing leads to")
-    # Arcs into a state are sorted by excess: the first one is on the best way.
+    # Arcs into a state are sorted by excess: the first one is on the best path to it.
     _need((arcs["excess"][into[splits[1:-1]]] == 0).all(), "no best path")
-    # Raises where epsilon arcs go in a circle.
+    # Raises if there is a cycle of epsilon arcs.
     assert len(lattice.order) == num_states
 
 
@@ -256,7 +254,7 @@ def _need(good: bool | np.bool_, otherwise: str) -> None:
 def pass_back(arcs, extra, limit):
     """Fill in the extra cost of states; arcs above the limit get infinite excess."""
     # `extra`: float32 [N], given for the last states. `arcs`: in order of frames, so
-    # that backwards all arcs that leave a state come before those that enter it.
+    # that backwards all outgoing arcs of a state precede its incoming ones.
     for a in range(len(arcs) - 1, -1, -1):
         one = arcs[a]
         through = np.float32(one.excess + extra[one.nextstate])
@@ -267,11 +265,11 @@ def pass_back(arcs, extra, limit):
 
 
 def starts_token(ilabel: np.ndarray, tokens: TokenTable) -> np.ndarray:
-    """Find the ilabels with which a token begins that is no blank, bool [A]."""
+    """Return the mask of ilabels at which a non-blank token begins, bool [A]."""
     label, repeats = ilabel & LABEL_MASK, ilabel & REPEATED != 0
     return (label != EPSILON) & (label != ilabel_of(tokens.blank)) & ~repeats
 
 
 def tokens_of(ilabel: np.ndarray) -> np.ndarray:
-    """Take the tokens out of ilabels that have one, without flags, int32."""
+    """Return the tokens of ilabels, without flags, int32."""
     return token_of((ilabel & LABEL_MASK).astype(np.int32))

@@ -1,9 +1,9 @@
-"""Compact lattices, as Kaldi's: determinized over words, with costs and labels.
+"""Compact lattices as in Kaldi: determinized over words, with costs and labels.
 
     compact = compact_lattice(lattice, beam=8.0)
 
-A state is a set of the lattice's states, each with the costs and labels that are owed
-there. `reach` follows the arcs without words from it, and then those with words.
+A state is a set of the lattice's states, each with residual costs and labels. `reach`
+follows its arcs without words, and then those with words.
 """
 
 import heapq
@@ -23,7 +23,7 @@ from wfstdec.text.tokens import EPSILON
 
 
 class Prepared(NamedTuple):
-    """A lattice as `reach` takes it: states in an order that arcs lead onwards in."""
+    """Lattice in topological order, for `reach`."""
 
     splits: np.ndarray  # int64 [S + 1], the arcs of each state
     to: np.ndarray  # int64 [A]
@@ -31,11 +31,11 @@ class Prepared(NamedTuple):
     label: np.ndarray  # int64 [A]
     costs: np.ndarray  # float64 [A, 3]: graph, acoustic, total
     final: np.ndarray  # float64 [S, 3], the same, `inf`
-    rest: np.ndarray  # float64 [S], the total of the best way to an end
+    rest: np.ndarray  # float64 [S], least total to an end
 
 
 def prepare(lattice: Lattice) -> Prepared:
-    """Put a lattice into the order of its arcs."""
+    """Sort a lattice's states and arcs topologically."""
     order, arcs = lattice.order, lattice.arcs
     place = np.argsort(order)
     by = np.argsort(place[arcs["state"]], kind="stable")
@@ -57,7 +57,6 @@ def prepare(lattice: Lattice) -> Prepared:
 
 
 def _width(lattice: Prepared) -> float:
-    """How much more than the best path any state's best path costs."""
     total = np.ascontiguousarray(lattice.costs[:, 2])
     through = _least(lattice.splits, lattice.to, total) + lattice.rest
     return float(through[through < np.inf].max() - lattice.rest[0])
@@ -65,7 +64,6 @@ def _width(lattice: Prepared) -> float:
 
 @jit
 def _rest(splits, to, total, final):
-    """The total of the best way to an end, float64 [S]."""
     rest = final.copy()
     for state in range(len(final) - 1, -1, -1):
         for a in range(splits[state], splits[state + 1]):
@@ -75,7 +73,6 @@ def _rest(splits, to, total, final):
 
 @jit
 def _least(splits, to, total):
-    """The total of the best way from the start, float64 [S]."""
     least = np.full(len(splits) - 1, np.inf)
     least[0] = 0.0
     for state in range(len(least)):
@@ -88,9 +85,9 @@ def _least(splits, to, total):
 def reach(lattice, states, owed, limit, scratch):
     """Follow arcs without words from some states, and then those with words.
 
-    `states`: int64 [N]. `owed`: float64 [N, 3]. `scratch`: costs so far, float64 [S,
-    3], inf, and the arc to each state, or ~n of the nth that is owed, int64 [S]; is
-    left so. Returns (int64 [M], states; float64 [M, 3]; int64 [M], arcs to them; int64
+    `states`: int64 [N]. `owed`: residual costs, float64 [N, 3]. `scratch`: costs so
+    far, float64 [S, 3], inf, and the arc to each state, or ~n of residual n, int64 [S];
+    is reset. Returns (int64 [M], states; float64 [M, 3]; int64 [M], arcs to them; int64
     [K], arcs with words; float64 [K, 3]).
     """
     splits, to, word, _, costs, _, rest = lattice
@@ -98,7 +95,7 @@ def reach(lattice, states, owed, limit, scratch):
     top, low = 0, len(rest)
     for i in range(len(states)):
         state = states[i]
-        # What the rest costs at least is known exactly: nothing is followed in vain.
+        # The least remaining cost is known exactly: only useful states are followed.
         if owed[i, 2] + rest[state] <= limit and owed[i, 2] < cost[state, 2]:
             cost[state], before[state] = owed[i], ~i
             top, low = max(top, state), min(low, state)
@@ -106,8 +103,8 @@ def reach(lattice, states, owed, limit, scratch):
     ends, count = np.empty(64, np.int64), 0
     end_costs = np.empty((64, 3))
     state = low
-    # States are numbered in topological order, so that a state is final when its turn
-    # comes; most of the lattice lies outside of `low` to `top`.
+    # States are numbered in topological order, so that a state is final at its turn;
+    # most of the lattice is outside of `low` to `top`.
     while state <= top:
         if cost[state, 2] < np.inf:
             if num == len(found):
@@ -133,7 +130,7 @@ def reach(lattice, states, owed, limit, scratch):
     found_costs, ways = np.empty((num, 3)), np.empty(num, np.int64)
     for i in range(num):
         found_costs[i], ways[i] = cost[found[i]], before[found[i]]
-        # Only what was touched is cleaned: the scratch is as long as the lattice.
+        # Resets only modified entries: the scratch is as long as the lattice.
         cost[found[i]] = np.inf
     return found, found_costs, ways, ends[:count].copy(), end_costs[:count].copy()
 
@@ -142,14 +139,14 @@ MAX_STATES = 20_000
 """Most states of a compact lattice."""
 WORK_PER_ARC, LEAST_WORK = 16, 20_000
 """Bound of the work of one determinization: states and arcs visited, by arcs of the
-lattice. Lattices of real speech take 5 per arc at most; damaged ones took over 90."""
+lattice. Lattices of real speech take at most 5 per arc; damaged ones took over 90."""
 _LEAST_BEAM = 0.01
 _GRID = 2.0**20
-"""Costs that are owed are equal if they are to this part of a nat."""
+"""Residual costs are equal if they agree to this fraction of a nat."""
 
 
 class Weight(NamedTuple):
-    """A weight of Kaldi's: two costs, and labels, a token + 1 for each frame."""
+    """Kaldi's weight: two costs, and labels, a token + 1 for each frame."""
 
     graph_cost: float
     acoustic_cost: float
@@ -168,9 +165,9 @@ class CompactArc(NamedTuple):
 class CompactLattice:
     """A lattice over words; state 0 is the start, arcs lead to higher states."""
 
-    arcs: list[list[CompactArc]]  # Of each state, by word
-    final: list[Weight | None]  # Of each state; None where no path ends
-    beam: float  # Texts that cost no more than the best and this are there
+    arcs: list[list[CompactArc]]  # of each state, by word
+    final: list[Weight | None]  # of each state; None if no path ends there
+    beam: float  # largest extra cost of a text over the best
 
     @property
     def num_states(self) -> int:
@@ -187,8 +184,8 @@ def compact_lattice(
     lattice: Lattice, *, beam: float | None = None, max_states: int = MAX_STATES
 ) -> CompactLattice:
     """Determinize a lattice over its words."""
-    # Texts that cost more than the best one and the beam are left out. It is halved
-    # until the result has at most `max_states` states.
+    # Texts above the beam are omitted. It is halved until the result has at most
+    # `max_states` states.
     beam = lattice.lattice_beam if beam is None else float(beam)
     if not beam >= 0 or max_states < 1:
         raise OptionError(
@@ -207,7 +204,7 @@ def compact_lattice(
 
 
 class ResidualLabels(NamedTuple):
-    """Labels owed in a state of the lattice."""
+    """Residual labels in a state of the lattice."""
 
     state: int
     costs: tuple[float, float, float]
@@ -215,13 +212,11 @@ class ResidualLabels(NamedTuple):
 
 
 class _Determinized:
-    """The states that are made so far."""
-
     def __init__(
         self, prepared: Prepared, beam: float, max_states: int, most_work: float
     ) -> None:
         self._lattice, self._beam = prepared, beam
-        # Sums in another order than the search's: paths at the very beam stay.
+        # Sums are in another order than in the search: keeps paths at the beam.
         self._limit = prepared.rest[0] + beam + 1e-4
         self._numbers: dict[tuple, int] = {}
         self._subsets: list[list[ResidualLabels]] = []
@@ -241,7 +236,7 @@ class _Determinized:
         ):
             _, number = heapq.heappop(self._waiting)
             if number not in self._arcs:
-                self._go_on(number)
+                self._expand(number)
         self.is_whole = not self._waiting
 
     def compact(self) -> CompactLattice:
@@ -254,7 +249,7 @@ class _Determinized:
         return CompactLattice(arcs, [self._final[n] for n in order], self._beam)
 
     def _number(self, owed: list[ResidualLabels], least: float) -> int:
-        """The number of a set, whose best way from the start costs `least`."""
+        """Return the number of a set, whose best path from the start costs `least`."""
         key = tuple((o.state, round(o.costs[2] * _GRID), o.labels) for o in owed)
         number = self._numbers.setdefault(key, len(self._subsets))
         if number == len(self._subsets):
@@ -266,8 +261,7 @@ class _Determinized:
             heapq.heappush(self._waiting, (least + rest, number))
         return number
 
-    def _go_on(self, number: int) -> None:
-        """Make the arcs of a set."""
+    def _expand(self, number: int) -> None:
         owed, least, lattice = self._subsets[number], self._least[number], self._lattice
         states, costs, before, ends, end_costs = reach(
             lattice,
@@ -290,7 +284,7 @@ class _Determinized:
         for arc, source, one in zip(*columns, strict=True):
             state = int(lattice.to[arc])
             found = by_word.setdefault(int(lattice.word[arc]), {})
-            # Of several ways with one word to a state the best one stays: a compact
+            # Only the best of several paths with one word to a state is kept: a compact
             # lattice has each text once, by its best alignment.
             if state not in found or one[2] < found[state].costs[2]:
                 labels = self._and(known[source], arc)
@@ -307,9 +301,9 @@ class _Determinized:
             self._final[number] = Weight(graph, acoustic, known[int(states[at])])
 
     def _arc(self, word: int, owed: list[ResidualLabels], least: float) -> CompactArc:
-        """An arc to what is owed, less what all have in common."""
+        """Return an arc to a set of residuals, without their common part."""
         best = min(owed, key=lambda o: (o.costs[2], o.state)).costs
-        # The longest beginning of all of them: it works on any sequences.
+        # The longest common prefix: works on any sequences.
         common = tuple(os.path.commonprefix([o.labels for o in owed]))
         rest = [
             ResidualLabels(
@@ -324,13 +318,12 @@ class _Determinized:
         return CompactArc(word, number, Weight(best[0], best[1], common))
 
     def _and(self, labels: tuple[int, ...], arc: int) -> tuple[int, ...]:
-        """Labels, and that of an arc behind them."""
+        """Append the label of an arc."""
         label = int(self._lattice.label[arc])
         return labels if label == EPSILON else (*labels, label)
 
 
 def _onwards(arcs: dict[int, list[CompactArc]]) -> list[int]:
-    """The states that a path from 0 reaches, each before those that arcs lead to."""
     found: list[int] = []
     seen: set[int] = {0}
     open_states: list[tuple[int, Iterator[CompactArc]]] = [(0, iter(arcs[0]))]
@@ -347,7 +340,6 @@ def _onwards(arcs: dict[int, list[CompactArc]]) -> list[int]:
 
 
 def _best_path(lattice: Lattice) -> Lattice:
-    """The best path alone."""
     arcs = lattice.arcs[lattice.best_arcs()]
     states = lattice.states[np.append(0, arcs["nextstate"])]
     states["final_excess"][:-1] = np.inf

@@ -1,4 +1,4 @@
-"""Files of lattices: many by utterance id, read one at a time.
+"""Lattice files: many lattices by utterance id, read one at a time.
 
     with LatticeWriter("dev.lat") as write:
         write(utterance, lattice)
@@ -31,28 +31,27 @@ from wfstdec.text.vocabulary import Vocabulary
 
 FORMAT_VERSION = 2
 OLDER_VERSIONS = (1,)
-"""Read as well: 1 has no words of utterances."""
+"""Readable older versions: 1 has no words of utterances."""
 _FORMAT = "wfstdec.lattices"
 _HEADER = "header.json"
 _TABLES = "tables.npz"
 _ADDED = "words.npz"
 _WORD_END, _TOKENS = "trie", "tokens"
-"""In the place of a topology: labels stand at word ends; words are tokens as well."""
+"""In place of a topology: labels are at word ends; words are also tokens."""
 _NUMBERS = (
     *("lattice_beam", "search_cost", "reached_final"),
     *("num_frames", "died_at_frame", "frame_shift_s"),
 )
 _MEMBER = struct.Struct("<4s5H3L2H")
-"""The head of a file in a zip archive: checksum and sizes among others."""
+"""Header of a file in a zip archive: includes checksum and sizes."""
 _FOR_OWNER = 0o600 << 16
 _READABLE = "file of lattices", "what `wfstdec decode --lattices` writes"
 
 
 class GrowingFile(ABC):
-    """Writes utterances one after the other; the file appears whole or not at all.
+    """Writes utterances one by one; the file appears atomically.
 
-    With `begin` and `finish` in place of `with` a file is continued of which a part was
-    kept.
+    Instead of `with`, `begin` and `finish` continue a partially written file.
 
     Args:
         path: The file to write.
@@ -61,7 +60,7 @@ class GrowingFile(ABC):
         FormatError: The file cannot be written.
     """
 
-    note: Any  # What `begin` must know of the utterance that was written last, as JSON
+    note: Any  # JSON state after the last written utterance, for `begin`
 
     def __init__(self, path: PathLike) -> None:
         self.path = path
@@ -77,15 +76,15 @@ class GrowingFile(ABC):
 
     @abstractmethod
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
-        """Write behind what a file holds, to whose end it is open for reading too."""
-        # `notes`: `note` after each of the utterances that it holds.
+        """Write after a file's content; it is open at its end, also for reading."""
+        # `notes`: `note` after each utterance in the file.
 
     @abstractmethod
     def finish(self) -> None:
         """Write the end of the file; its owner closes it."""
 
     def give_up(self) -> None:  # noqa: B027
-        """Let go of the file, which will be closed."""
+        """Release the file, which will be closed."""
 
 
 class LatticeWriter(GrowingFile):
@@ -98,7 +97,7 @@ class LatticeWriter(GrowingFile):
         self._ids: set[str] = set()
 
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
-        """Write behind what a file holds; see `GrowingFile`."""
+        """Write after a file's content; see `GrowingFile`."""
         members = list(_members(file)) if notes else []
         self._zip = zipfile.ZipFile(file, "w")
         self._zip.filelist += members
@@ -108,7 +107,7 @@ class LatticeWriter(GrowingFile):
 
     @property
     def note(self) -> Any:
-        """Note on the lattice that was written last."""
+        """Note on the last lattice written."""
         return self._header[-1]
 
     def finish(self) -> None:
@@ -120,8 +119,8 @@ class LatticeWriter(GrowingFile):
         self._zip.close()
 
     def give_up(self) -> None:
-        """Let go of the file, which may be continued later."""
-        with suppress(OSError, ValueError):  # or the destructor of the archive tries to
+        """Release the file, which may be continued later."""
+        with suppress(OSError, ValueError):  # or the archive's destructor would write
             self._zip.close()
 
     def __call__(self, utterance: str, lattice: Lattice) -> None:
@@ -131,14 +130,14 @@ class LatticeWriter(GrowingFile):
         own = lattice.vocabulary.own
         if self._tables is None:
             self._tables = own
-            # Tables once a file: all lattices share them.
+            # Tables once per file: all lattices share them.
             if not self._header:
                 info = lattice.info
                 if lattice.labels_at_word_end:
                     kind = _TOKENS if lattice.words_are_tokens else _WORD_END
                     info = dataclasses.replace(info, topology=kind)
                 self._write_arrays(_TABLES, packed_file.table_arrays(own, info))
-        # By identity first, which nearly always tells.
+        # By identity first, which nearly always suffices.
         if own is not self._tables and (
             own.words != self._tables.words or own.tokens != self._tables.tokens
         ):
@@ -164,14 +163,14 @@ class LatticeWriter(GrowingFile):
 
 
 class LatticeFile(Mapping[str, Lattice]):
-    """The lattices of a file by utterance id; each is read when it is asked for.
+    """Lattices of a file by utterance id; each is read on access.
 
     Args:
-        path: What `LatticeWriter` wrote.
+        path: A file written by `LatticeWriter`.
 
     Raises:
-        FormatError: It cannot be read, or is no file of lattices.
-        LatticeError: It is of another version, or damaged.
+        FormatError: It cannot be read, or is not a lattice file.
+        LatticeError: It has another version, or is damaged.
     """
 
     def __init__(self, path: PathLike) -> None:
@@ -180,7 +179,7 @@ class LatticeFile(Mapping[str, Lattice]):
             self._zip = zipfile.ZipFile(path)
             header = json.loads(self._zip.read(_HEADER))
             kind, version = header["format"], header["version"]
-            # The version first: of another one all the rest may look damaged.
+            # The version first: the rest of another version may look damaged.
             if kind != _FORMAT or version not in (FORMAT_VERSION, *OLDER_VERSIONS):
                 raise LatticeError(
                     f"found {kind} version {version!r}, expected {_FORMAT} version "
@@ -224,10 +223,9 @@ class LatticeFile(Mapping[str, Lattice]):
         return np.lib.format.read_array(part, allow_pickle=False)
 
     def _read_tables(self) -> tuple[Vocabulary, dict[str, Any]]:
-        """The vocabulary, and the fields of each lattice that tell of the search."""
         vocabulary, info = packed_file.tables_from(self._read_arrays(_TABLES))
         check_vocabulary(vocabulary)
-        # Lattices without a topology say in its place what their labels are.
+        # Without a topology its place has the position of the labels.
         kind = info.topology
         if kind in (_WORD_END, _TOKENS):
             info = dataclasses.replace(info, topology="")
@@ -244,11 +242,11 @@ class LatticeFile(Mapping[str, Lattice]):
 
 
 def save_lattices(path: PathLike, lattices: Mapping[str, Lattice]) -> None:
-    """Write lattices by utterance id, the file whole or not at all.
+    """Write lattices by utterance id, atomically.
 
     Raises:
         FormatError: The file cannot be written.
-        LatticeError: They are of several graphs.
+        LatticeError: They belong to several graphs.
     """
     with LatticeWriter(path) as write:
         for utterance, lattice in lattices.items():
@@ -256,14 +254,14 @@ def save_lattices(path: PathLike, lattices: Mapping[str, Lattice]) -> None:
 
 
 def open_lattices(path: PathLike) -> LatticeFile:
-    """The lattices of a file by utterance id; errors as of `LatticeFile`."""
+    """Open a file's lattices by utterance id; errors as in `LatticeFile`."""
     return LatticeFile(path)
 
 
 def _members(file: IO[bytes]) -> Iterator[zipfile.ZipInfo]:
-    """Members of an archive up to where it is open, as its writer knew it.
+    """Yield members of an archive before its directory is written.
 
-    Its directory, which readers go by, is written at the very end.
+    The directory, which readers use, is written at the end.
     """
     end = file.tell()
     file.seek(0)

@@ -3,19 +3,19 @@
     found = word_confidences(lattice)              # of the best path's words
     found = minimum_bayes_risk(lattice)            # a path whose words may differ
 
-Confidences are after Xu, Povey, Mangu and Zhu, "Minimum Bayes Risk decoding and system
+Confidences follow Xu, Povey, Mangu and Zhu, "Minimum Bayes Risk decoding and system
 combination based on a recursion for edit distance", Computer Speech and Language 25
 (2011): every path of the lattice is aligned with a text by edit distance, weighted by
-its probability (an upper bound: of paths that meet in a state one alignment is kept).
-What stands at the place of a word, in how much of the probability, is its confidence.
-Between words, before and after them, are places where the text has nothing.
+its probability (an upper bound: paths that meet in a state share one alignment). The
+confidence of a word is the probability of paths with this word at its place. Between
+words, before and after them, are places where the text has nothing.
 
-The text of least expected error is found among the n best (Stolcke, Konig, Weintraub,
-"Explicit word error minimization in N-best list rescoring", 1997): by that recursion
-there were more errors, since its bound is loose in lattices that are not determinized.
+The text of least expected error is selected from the n best (Stolcke, Konig, Weintraub,
+"Explicit word error minimization in N-best list rescoring", 1997). The recursion gave
+more errors, since its bound is loose in lattices that are not determinized.
 
-Probabilities are found forward and backward in float64, by excess, which differs from
-totals by the same number on every path:
+Probabilities are computed forward and backward in float64, by excess, which differs
+from totals by the same number on every path:
 
     p(path) = exp(-scale * total(path)) / the same of all paths
 """
@@ -30,42 +30,42 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 
 CANDIDATES = 100
-"""Number of candidate texts, taken as all that is probable."""
+"""Number of candidate texts, treated as all probable ones."""
 BAND = 32
-"""An alignment may be so many places of the text (half of them words, the others what
-is between words) from where the path itself stands in the same frame."""
+"""Largest distance, in places of the text (words and the gaps between them), of an
+alignment from the path's own place in the same frame."""
 _INSERTION = 1e-5
-"""What an inserted word costs more than another error: so that ties are decided."""
+"""Extra cost of an inserted word over another error, which decides ties."""
 _FAR = 1e9
-"""Errors of what is out of the band."""
+"""Errors outside the band."""
 _MATCH, _SKIP, _LEAVE = 1, 2, 3
-"""An arc's word stands at the last place, at none, or further places follow it."""
+"""An arc's word is at the last place, at none, or further places follow it."""
 
 
 class Confidences(NamedTuple):
     """Words and their confidences."""
 
-    words: tuple[int, ...]  # Word ids
-    confidences: tuple[float, ...]  # Of each, 0 to 1
-    expected_errors: float  # Expected number of word errors in all, at most
+    words: tuple[int, ...]  # word ids
+    confidences: tuple[float, ...]  # of each, 0 to 1
+    expected_errors: float  # upper bound of the expected number of word errors
 
 
 class MbrText(NamedTuple):
     """The text of least expected error."""
 
-    arcs: np.ndarray  # Its best path, positions in `Lattice.arcs`, int64
-    excess: float  # What this path costs more than the best, nats
-    expected_errors: float  # Expected number of word errors, by the candidates
+    arcs: np.ndarray  # its best path, positions in `Lattice.arcs`, int64
+    excess: float  # extra cost of this path over the best, nats
+    expected_errors: float  # expected number of word errors, by the candidates
 
 
 def minimum_bayes_risk(
     lattice: Lattice, scale: float = 1.0, n: int = CANDIDATES
 ) -> MbrText:
-    """The text of least expected error among the best; of equals the better one.
+    """Return the text of least expected error among the best; ties to the better.
 
     Args:
-        lattice: Any.
-        scale: Times all costs, where they become probabilities.
+        lattice: Any lattice.
+        scale: Multiplies all costs before they become probabilities.
         n: Number of candidate texts.
     """
     found = nbest_paths(lattice, n)
@@ -80,7 +80,6 @@ def minimum_bayes_risk(
 
 @jit
 def _risks(words, splits, chance):
-    """The expected edit distance of each text to all, float64 [N]."""
     num = len(chance)
     risk = np.zeros(num)
     row = np.empty(len(words) + 1, np.int64)
@@ -95,7 +94,7 @@ def _risks(words, splits, chance):
 
 @jit
 def _distance(one, other, row):
-    """The edit distance of two texts: in a band that grows until it holds it.
+    """Return the edit distance of two texts, in a band that grows as needed.
 
     After E. Ukkonen, "Algorithms for approximate string matching", Information and
     Control 64 (1985).
@@ -116,7 +115,7 @@ def _distance(one, other, row):
                     best = min(best, before + int(one[p - 1] != other[q - 1]))
                 before, row[q] = row[q], best
                 left = best
-        # A way of at most `band` edits never leaves the band: it is the best one.
+        # An alignment of at most `band` edits stays in the band, so it is the best one.
         if row[size] <= band:
             return row[size]
         band *= 2
@@ -125,18 +124,18 @@ def _distance(one, other, row):
 def word_confidences(
     lattice: Lattice, scale: float = 1.0, arcs: np.ndarray | None = None
 ) -> Confidences:
-    """Confidence of each word of a path.
+    """Return the confidence of each word of a path.
 
     Args:
-        lattice: Any; time and memory are linear in its length.
-        scale: As of `posteriors`.
+        lattice: Any lattice; time and memory are linear in its length.
+        scale: As in `posteriors`.
         arcs: The path, by positions in `Lattice.arcs`; None is the best one.
     """
     arcs = lattice.best_arcs() if arcs is None else arcs
     found = posteriors(lattice, scale)
     words = np.array(lattice.word_ids(arcs), np.int64)
     text = np.zeros(2 * len(words) + 1, np.int64)
-    # Between words a place for nothing, where other paths may have words of their own.
+    # Between words are places for nothing, where other paths may have words.
     text[1::2] = words
     splits, into = lattice.arcs_into
     columns = (lattice.arcs[name].astype(np.int64) for name in ("state", "olabel"))
@@ -148,9 +147,9 @@ def word_confidences(
 
 
 def _band(lattice: Lattice, arcs: np.ndarray, whole: int) -> tuple[np.ndarray, int]:
-    """The first place that a state's path may be aligned with, int64 [S], and how many.
+    """Return the first place for a state's alignment, int64 [S], and the band's width.
 
-    All places where so many words stand in one frame that bands would not overlap.
+    The width covers the whole text if bands would not overlap.
     """
     taken, frame = lattice.arcs[arcs], lattice.states["frame"]
     frames = frame[taken["nextstate"][taken["olabel"] > 0]]
@@ -166,13 +165,13 @@ def _band(lattice: Lattice, arcs: np.ndarray, whole: int) -> tuple[np.ndarray, i
 @jit
 def _align(lattice, text, low, width):
     """Align all paths with a text, whose label 0 is nothing, within a band."""
-    # `text`: int64 [Q]. `low`: int64 [S], where a state's band begins: not before that
-    # of a state before. Returns (expected errors, the share of the text's word in each
+    # `text`: int64 [Q]. `low`: int64 [S], start of a state's band, not before that of
+    # an earlier state. Returns (expected errors, the share of the text's word in each
     # place, float64 [Q]).
     order, splits, into, source, label, chance, end = lattice
     errors = np.zeros((len(order), width))
     ways = np.zeros((len(chance), width), np.int8)
-    # Before any arc: all words of the text so far are left out.
+    # Before any arc: all words of the text so far are deleted.
     for k in range(1, width):
         errors[0, k] = errors[0, k - 1] + np.float64(text[k - 1] != 0)
     for state in order:
@@ -183,11 +182,11 @@ def _align(lattice, text, low, width):
     for state in range(len(order)):
         total += end[state] * errors[state, width - 1] if end[state] > 0 else 0.0
     share, mass = np.zeros(len(text)), errors
-    # The same memory again: errors are not needed any more.
+    # Memory is reused: errors are not needed any more.
     mass[:] = 0.0
     mass[:, width - 1] = end
     one = np.zeros(width)
-    # Back along the ways that were noted, with the share of all paths that go there.
+    # Back along the recorded choices, with the share of all paths.
     for state in order[::-1]:
         for p in range(splits[state], splits[state + 1]):
             a = into[p]
@@ -198,15 +197,15 @@ def _align(lattice, text, low, width):
 
 @jit
 def _follow(errors, ways, a, label, chance, before, state, text, low):
-    """Add the errors of the paths whose last arc is `a`; record how each continues."""
+    """Add the errors of the paths whose last arc is `a`; record their choices."""
     width, one = errors.shape[1], _FAR
     shift = low[state] - low[before]
     for k in range(width):
-        q, b = low[state] + k, k + shift  # the place, and where the state before has it
+        q, b = low[state] + k, k + shift  # the place, and its index at the source
         best, way = errors[before, b] if b < width else _FAR, _SKIP
         if label > 0:
             best += 1.0 + _INSERTION
-            # Places before the band are too far off to be worth a match.
+            # Places before the band are too distant for a match.
             if 0 < b <= width:
                 match = errors[before, b - 1] + np.float64(label != text[q - 1])
                 if match <= best:
@@ -221,7 +220,7 @@ def _follow(errors, ways, a, label, chance, before, state, text, low):
 
 @jit
 def _spread(mass, one, ways, label, before, state, text, low, share):
-    """Give the mass of an arc back to where its paths come from; the reverse."""
+    """Distribute the mass of an arc to the places its paths come from."""
     width = len(one)
     shift = low[state] - low[before]
     for k in range(width - 1, -1, -1):
@@ -244,11 +243,11 @@ class Posteriors(NamedTuple):
 
 
 def posteriors(lattice: Lattice, scale: float = 1.0) -> Posteriors:
-    """The posterior probabilities of a lattice's arcs.
+    """Return the posterior probabilities of a lattice's arcs.
 
     Args:
-        lattice: Any.
-        scale: Times all costs, 0 or more; below 1 makes posteriors less peaked.
+        lattice: Any lattice.
+        scale: Multiplies all costs, 0 or more; below 1 flattens posteriors.
 
     Raises:
         OptionError: The scale is below 0 or infinite.
@@ -257,7 +256,7 @@ def posteriors(lattice: Lattice, scale: float = 1.0) -> Posteriors:
         raise OptionError(f"scale={scale!r}, expected a finite number, 0 or more")
     splits, into = lattice.arcs_into
     arcs, final = lattice.arcs, lattice.states["final_excess"].astype(np.float64)
-    # Excess in place of costs: log-sums of large costs would lose their digits.
+    # Excess instead of costs: log-sums of large costs would lose precision.
     source, to = (arcs[name].astype(np.int64) for name in ("state", "nextstate"))
     excess = scale * arcs["excess"].astype(np.float64)
     ends = final.copy()
@@ -277,7 +276,6 @@ def posteriors(lattice: Lattice, scale: float = 1.0) -> Posteriors:
 
 @jit
 def _forward(order, splits, into, source, excess):
-    """The log of the sum over all paths to each state, float64 [S]."""
     logs = np.full(len(order), -np.inf)
     logs[0] = 0.0
     for state in order:
@@ -286,7 +284,8 @@ def _forward(order, splits, into, source, excess):
             continue
         top = -np.inf
         for q in range(first, last):
-            # The largest is taken out, so that `exp` neither overflows nor vanishes.
+            # The largest is factored out, so that `exp` neither overflows nor
+            # underflows.
             top = max(top, logs[source[into[q]]] - excess[into[q]])
         total = 0.0
         for q in range(first, last):
@@ -297,7 +296,6 @@ def _forward(order, splits, into, source, excess):
 
 @jit
 def _backward(order, splits, into, source, excess, ends):
-    """Sum the probabilities of all ways from each state to an end."""
     logs = -ends
     for state in order[::-1]:
         for q in range(splits[state], splits[state + 1]):

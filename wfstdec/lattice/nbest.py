@@ -2,12 +2,12 @@
 
     found = nbest_paths(lattice, 10)
     found.arcs[0]                       # the arcs of the best path
-    found.is_exact                      # whether there are no others between
+    found.is_exact                      # whether no better path is missing
 
-It is a best-first search from the ends backwards. Every state has a way back to the
-start that adds no excess, so the excess of a half path is that of the best whole one
-through it. A second half path of the same words to the same state can only be worse,
-and is dropped; so every path that reaches the start has words of its own.
+It is a best-first search from the ends backwards. Every state has a path from the start
+without excess, so the excess of a partial path is that of the best whole one through
+it. A second partial path of the same words to the same state can only be worse, and is
+dropped. So all paths that reach the start have different words.
 """
 
 import heapq
@@ -23,30 +23,30 @@ from wfstdec.jit.records import record
 from wfstdec.lattice.arrays import Lattice
 
 MAX_STEPS = 2_000_000
-"""Half paths that are looked at, at most: seconds of work."""
+"""Most partial paths to visit: seconds of work."""
 _STEP = record("i4 state text parent arc")
 
 
 class NbestPaths(NamedTuple):
     """Paths of different words, best first."""
 
-    arcs: list[np.ndarray]  # Of each path, positions in `Lattice.arcs`, int64
-    excess: list[float]  # What each costs more than the best, nats
-    # Whether these are the best there are: False where `max_steps` stopped the search
+    arcs: list[np.ndarray]  # of each path, positions in `Lattice.arcs`, int64
+    excess: list[float]  # extra cost of each over the best, nats
+    # whether these are the best: False if `max_steps` stopped the search
     is_exact: bool
 
 
 def nbest_paths(lattice: Lattice, n: int, *, max_steps: int = MAX_STEPS) -> NbestPaths:
-    """The `n` best paths of different words, fewer if there are no more.
+    """Return the `n` best paths of different words, fewer if there are no more.
 
-    Paths are left out that cost more than the best one and the lattice beam: of these
-    the lattice does not have all. The first path is the best one of the search, also
-    where others cost as little; other ties go to what the lattice has first.
+    Paths above the lattice beam are omitted, since the lattice does not have all of
+    them. The first path is the best one of the search even with ties; other ties go to
+    the first in the lattice.
 
     Args:
-        lattice: Any.
+        lattice: Any lattice.
         n: 1 or more.
-        max_steps: How many half paths are looked at.
+        max_steps: Most partial paths to visit.
     """
     best = lattice.best_arcs()
     if n < 1 or max_steps < 0:
@@ -69,7 +69,6 @@ def nbest_paths(lattice: Lattice, n: int, *, max_steps: int = MAX_STEPS) -> Nbes
 
 @jit
 def _search(arcs, incoming, ends, best_words, limits):
-    """See `nbest_paths`; the best path itself is left out."""
     # Returns (half paths, those that reached the start, their excess, is_exact).
     splits, into = incoming
     n, max_steps, beam = limits
@@ -86,7 +85,7 @@ def _search(arcs, incoming, ends, best_words, limits):
     for i in range(made):
         step = steps[i]
         step.state, step.text, step.parent, step.arc = ends[0][i], 0, -1, -1
-    # Ties go to what was made first.
+    # Ties go to the earlier one.
     waiting = [(ends[1][i], i) for i in range(made)]
     heapq.heapify(waiting)
     while len(waiting) > 0 and num_found < n - 1:
@@ -97,7 +96,7 @@ def _search(arcs, incoming, ends, best_words, limits):
         state, text = np.int64(steps[at].state), np.int64(steps[at].text)
         before = num_seen
         seen, num_seen, _ = enter(seen, num_seen, state, text)
-        # A second way is another alignment of the same words, at no lower cost.
+        # A second path is another alignment of the same words, at no lower cost.
         if num_seen == before:
             continue
         if state == 0:
@@ -109,7 +108,7 @@ def _search(arcs, incoming, ends, best_words, limits):
             arc = arcs[into[q]]
             total = cost + np.float64(arc.excess)
             if total > beam:
-                break  # the others have no less
+                break  # the others have at least this excess
             reached = text
             if arc.olabel != uint32(0):
                 word = np.int64(arc.olabel)
@@ -126,13 +125,12 @@ def _search(arcs, incoming, ends, best_words, limits):
 
 @jit
 def _walk(steps, at):
-    """The arcs of a path, from the start on."""
     length, step = 0, at
     while steps[step].parent >= 0:
         length += 1
         step = np.int64(steps[step].parent)
     arcs = np.empty(length, np.int64)
-    # Paths were found from their ends backwards, so that parents lead to the end.
+    # Paths were built from their ends backwards, so that parents lead to the end.
     for i in range(length):
         arcs[i] = steps[at].arc
         at = np.int64(steps[at].parent)

@@ -1,14 +1,13 @@
-"""How a path's tokens are cut into the pronunciations of its words, arc by arc.
+"""Costs of pronunciations on the arcs of a lattice.
 
     cuts = Cuts(lattice)
     state, cost = cuts.step(START, token, word, NEXT_ANY)
     cost = cuts.final(state, complete=True)
 
-A word's label may stand anywhere in its pronunciation, or behind it. So what is known
-of a path so far is a set of ways to cut it, each with a cost. A word is charged the
-least that it may cost when its label comes, and the rest when its tokens tell. A state
-is such a set, less what the least of them costs. Words of a path that cannot be cut
-cost the least of theirs from there on.
+A word's label may be anywhere in its pronunciation, or after it. So the state of a path
+is a set of possible cuts into words, each with a cost relative to the least. A word is
+charged the least of its possible costs at its label, and the rest once its tokens
+decide it. If no cut is possible, each later word is charged its least cost.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ START = 0
 LOST = 1
 """The state of a path that cannot be cut."""
 NEXT_ANY, NEXT_OPEN, NEXT_NONE = 0, 1, 2
-"""Which words may come next: any; open ones alone; none before the path ends."""
+"""Possible next words: any; only open ones; none before the end of the path."""
 _MOST_PENDING = 4
-"""A label comes within this many times the tokens of the longest pronunciation."""
+"""A label is at most this many times the longest pronunciation late, in tokens."""
 _DIGITS = 9
 _OPEN, _IDLE = (-1,), (-2,)
-"""Pending tokens: of an open word; of no word any more."""
+"""Pending tokens: of an open word; of no word."""
 
 
 class Cut(NamedTuple):
-    """A way to cut a path so far; one of its parts may be there, or all are empty."""
+    """One cut of a path so far; at most one of its parts is not empty."""
 
-    rest: tuple[int, ...]  # tokens that the word which is being spoken still needs
-    waiting: tuple[int, ...]  # words whose labels have come, and none of their tokens
-    pending: tuple[int, ...]  # tokens that no label has come for
+    rest: tuple[int, ...]  # missing tokens of the current word
+    waiting: tuple[int, ...]  # words with labels but no tokens yet
+    pending: tuple[int, ...]  # tokens without a label yet
 
 
 _BETWEEN = Cut((), (), ())
@@ -55,18 +54,18 @@ _Ways = Iterator[tuple[Cut, float]]
 
 
 class Cuts:
-    """The pronunciations of one graph, and the ways to cut paths into them.
+    """Pronunciations of one graph, and possible cuts of paths into them.
 
     Attributes:
-        info: How the graph was built.
+        info: Properties of the graph.
         gap: Cost of a place between words without a silence, nats.
-        filler: What a place with one costs in addition.
-        open_cost: What an open word costs without its tokens; None where there are
-            none, or where it is not known.
-        word_cost: float32 [W], the least of each word, with the place behind it.
-        differs: bool [W], words whose costs depend on their pronunciation.
-        by_label: Whether the tokens of paths say nothing of costs.
-        steps: Those that are known, as the kernel takes them.
+        filler: Extra cost of a place with a silence.
+        open_cost: Cost of an open word without its tokens; None if there are none, or
+            if it is unknown.
+        word_cost: float32 [W], least cost of each word, with the place after it.
+        differs: bool [W], words whose cost depends on their pronunciation.
+        by_label: Whether costs are independent of tokens.
+        steps: Known steps, for the kernel.
     """
 
     def __init__(self, lattice: Lattice) -> None:
@@ -97,11 +96,11 @@ class Cuts:
         most = np.full(num_words, -np.inf, np.float32)
         np.maximum.at(most, prons.word, prons.cost)
         self.differs = least < most
-        # Words without pronunciation, as those of graphs from elsewhere, cost nothing.
+        # Words without pronunciation, as in graphs composed elsewhere, cost nothing.
         least[least == np.inf] = 0
         self.word_cost = (least + np.float32(self.gap)).astype(np.float32)
         self.word_cost[EPSILON] = 0
-        if self.filler:  # where a word may have a silence in it, paths tell which it is
+        if self.filler:  # paths show which word has a silence
             inside = np.isin(prons.tokens, vocabulary.separators)
             has = np.add.reduceat(inside, prons.splits[:-1]) if len(prons) else inside
             self.differs[prons.word[has > 0]] = True
@@ -111,7 +110,7 @@ class Cuts:
     def step(
         self, state: int, ilabel: int, word: int, follows: int
     ) -> tuple[int, float]:
-        """Step along an arc: the next state, and the cost."""
+        """Step along an arc; return the next state and the cost."""
         if state == LOST:
             return LOST, self._lost_cost(ilabel, word)
         ways = dict(self._states[state])
@@ -125,8 +124,8 @@ class Cuts:
             ways = _least(ways, self._narrow, follows)
         if not ways:
             return LOST, self._lost_cost(ilabel, word)
-        # States differ by what ways cost more than the best one, so that few numbers
-        # stand for all paths; rounded, or sums in other orders would make more.
+        # States differ by costs relative to the least, so that few of them represent
+        # all paths; rounded, since sums in other orders would create more.
         least = min(ways.values())
         kept = ((cut, round(cost - least, _DIGITS)) for cut, cost in ways.items())
         key = tuple(sorted(kept))
@@ -136,7 +135,7 @@ class Cuts:
         return number, least
 
     def final(self, state: int, complete: bool) -> float:
-        """Cost of ending in a state."""
+        """Return the cost of ending in a state."""
         ways = dict(self._states[state])
         if complete and _BETWEEN in ways:
             return ways[_BETWEEN]
@@ -149,22 +148,21 @@ class Cuts:
         return cost + self._word_cost(word) if word else cost
 
     def _word_cost(self, word: int) -> float:
-        """The least that a word may cost, with the place behind it."""
         if word == self._open:
             return self.gap + self._token_cost + (self.open_cost or 0.0)
         return self.gap + self._least.get(word, 0.0)
 
     def _take_token(self, cut: Cut, token: int) -> _Ways:
-        """A token begins."""
+        """Yield the cuts after a token."""
         rest, waiting, pending = cut
-        # Inside a word only its next token may come: fillers stand between words.
+        # Inside a word only its next token is possible: fillers are between words.
         if rest:
             if rest[0] == token:
                 yield Cut(rest[1:], waiting, ()), 0.0
             return
         if not pending and token in self._fillers:
             yield cut, self.filler
-        # A label came before its tokens: these must spell it.
+        # The label came before its tokens, which must match.
         if waiting:
             least = self._least.get(waiting[0], 0.0)
             for tokens, cost in self._pronunciations.get(waiting[0], ()):
@@ -175,7 +173,7 @@ class Cuts:
         elif pending == _OPEN:
             if self._spelling is not None and self._spelling.extends[token]:
                 yield cut, self._token_cost
-        # The first token of a word, fillers left alone, or a further one.
+        # The first token of a word, except fillers, or a further one.
         elif (
             len(pending) < self._most_pending
             if pending
@@ -184,7 +182,7 @@ class Cuts:
             yield Cut((), (), (*pending, token)), 0.0
 
     def _take_word(self, cut: Cut, word: int) -> _Ways:
-        """A label comes."""
+        """Yield the cuts after a word label."""
         rest, waiting, pending = cut
         cost = self._word_cost(word)
         if word == self._open:
@@ -192,7 +190,7 @@ class Cuts:
                 yield _BETWEEN, self.gap + (self.open_cost or 0.0)
             elif pending and self._spells(pending):
                 yield _BETWEEN, cost + self._token_cost * (len(pending) - 1)
-        # Nothing is pending that it could explain: its tokens are still to come.
+        # Nothing is pending: its tokens follow.
         elif not pending:
             yield Cut(rest, (*waiting, word), ()), cost
         elif pending[0] >= 0:
@@ -206,7 +204,7 @@ class Cuts:
                         yield cut, cost + own - least + more
 
     def _begun(self, pending: tuple[int, ...]) -> _Ways:
-        """Tokens behind a word: all that fillers among them may be."""
+        """Yield the possible tokens after a word, with fillers removed."""
         cost = 0.0
         while pending and pending[0] in self._fillers:
             if pending[0] in self._begins:
@@ -215,7 +213,6 @@ class Cuts:
         yield Cut((), (), pending), cost
 
     def _narrow(self, cut: Cut, follows: int) -> _Ways:
-        """Drop the pending tokens, where it is known what they are."""
         pending = cut.pending
         if not pending or pending[0] < 0:
             yield cut, 0.0
@@ -236,7 +233,6 @@ class Cuts:
 def _least(
     ways: dict[Cut, float], passed: Callable[[Cut, int], _Ways], label: int
 ) -> dict[Cut, float]:
-    """Advance every way by a label; keep the cheapest of equal ones."""
     found: dict[Cut, float] = {}
     for cut, cost in ways.items():
         for other, more in passed(cut, label):
@@ -247,7 +243,6 @@ def _least(
 def _pronunciations_of(
     vocabulary: Vocabulary,
 ) -> dict[int, list[tuple[tuple[int, ...], float]]]:
-    """The tokens and costs of each word's pronunciations."""
     prons = vocabulary.pronunciations
     found: dict[int, list[tuple[tuple[int, ...], float]]] = {}
     tokens, splits = prons.tokens.tolist(), prons.splits.tolist()
@@ -263,20 +258,20 @@ _MOST_KNOWN = 1 << 20
 
 
 class Pronounced(NamedTuple):
-    """A lattice whose words' pronunciations are priced."""
+    """Lattice with priced pronunciations."""
 
     states: np.ndarray  # `STATE` [S'], by the lattice's order
     arcs: np.ndarray  # `ARC` [A'], sorted by state
-    order: np.ndarray  # int64 [S'], each state before those that its arcs lead to
+    order: np.ndarray  # int64 [S'], topological
     cost: np.ndarray  # float32 [A'], of pronunciations and silences, nats
-    final_cost: np.ndarray  # float32 [S'], what of it is known at the end alone
+    final_cost: np.ndarray  # float32 [S'], the part known only at the end
 
 
 def pronounced(lattice: Lattice) -> Pronounced:
-    """The lattice with the costs of pronunciations and silences on its arcs.
+    """Return the lattice with the costs of pronunciations and silences on its arcs.
 
-    Of several ways to cut a path's tokens into its words the one of least cost counts;
-    where there is none, from there on the least that each word may cost.
+    Of several cuts of a path into its words the one of least cost counts. Without a
+    possible cut, each later word costs its least.
     """
     cuts = _cuts_of(lattice)
     olabel = lattice.arcs["olabel"]
@@ -287,18 +282,18 @@ def pronounced(lattice: Lattice) -> Pronounced:
             "has open words whose costs are not known, expected a lattice of a graph "
             "that says what they cost; build the graph again"
         )
-    # The usual case: no word of this lattice has two costs, so that labels tell all.
+    # The usual case: no word of this lattice has two costs, so labels suffice.
     is_by_label = cuts.by_label or not (has_open or cuts.differs[olabel].any())
     found = (_by_label if is_by_label else _by_path)(lattice, cuts)
     return Pronounced(*(read_only(array[:]) for array in found))
 
 
 _KNOWN: WeakCache[Vocabulary, list[Cuts]] = WeakCache(lambda _: [])
-"""At most one for each vocabulary: that of the graph facts asked for last."""
+"""At most one per vocabulary: that of the last graph."""
 
 
 def _cuts_of(lattice: Lattice) -> Cuts:
-    """Look up the cuts of a lattice's vocabulary, or make new ones."""
+    """Return the cached cuts of a lattice's vocabulary, or new ones."""
     kept = _KNOWN.of(lattice.vocabulary)
     cuts = kept[0] if kept else None
     if not cuts or cuts.info is not lattice.info or len(cuts.steps) > _MOST_KNOWN:
@@ -308,7 +303,7 @@ def _cuts_of(lattice: Lattice) -> Cuts:
 
 
 def _by_label(lattice: Lattice, cuts: Cuts) -> Pronounced:
-    """Words cost the same by each pronunciation; silences are no words."""
+    """Price words by their labels: no word has two costs; silences are not words."""
     arcs = lattice.arcs
     cost = cuts.word_cost[arcs["olabel"]]
     if cuts.filler:
@@ -319,14 +314,13 @@ def _by_label(lattice: Lattice, cuts: Cuts) -> Pronounced:
 
 
 def _begun(lattice: Lattice) -> np.ndarray:
-    """The ilabel of the token that begins on each arc, else 0; uint32 [A]."""
+    """Return the ilabel of the token that begins on each arc, else 0; uint32 [A]."""
     ilabel = lattice.arcs["ilabel"]
     begins = starts_token(ilabel, lattice.tokens)
     return np.where(begins, ilabel & np.uint32(LABEL_MASK), np.uint32(EPSILON))
 
 
 def _by_path(lattice: Lattice, cuts: Cuts) -> Pronounced:
-    """States for each way that paths may continue."""
     arcs, order, num_states = lattice.arcs, lattice.order, lattice.num_states
     splits = np.searchsorted(arcs["state"], np.arange(num_states + 1))
     to, word = arcs["nextstate"].astype(np.int64), arcs["olabel"].astype(np.int64)
@@ -337,8 +331,7 @@ def _by_path(lattice: Lattice, cuts: Cuts) -> Pronounced:
     event = (word * base + begun) * 3 + follows[to]
     event[(word == EPSILON) & (begun == EPSILON)] = -1
     work, at = _Work.empty(), 0
-    # The kernel knows steps that came up before; new ones are made in Python, and it
-    # continues where it stopped.
+    # The kernel continues by known steps; Python adds unknown ones.
     while at < num_states:
         work, at, unknown = _pass(
             (read_only(arcs[:]), to, event, order, splits), cuts.steps.arrays, work, at
@@ -360,7 +353,7 @@ def _by_path(lattice: Lattice, cuts: Cuts) -> Pronounced:
 
 
 class Steps:
-    """Steps that are known: a hash table that grows."""
+    """Hash table of known steps."""
 
     def __init__(self) -> None:
         self._table = np.full((256, 2), -1, np.int64), np.full(1024, -1, np.int32)
@@ -372,11 +365,11 @@ class Steps:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Arrays as `_pass` takes them."""
+        """Arrays for `_pass`."""
         return *self._table, self._to, self._cost
 
     def add(self, cut: int, event: int, to: int, cost: float) -> None:
-        """Add a state that is new."""
+        """Add a step."""
         self._table, self._count, at = enter(self._table, self._count, cut, event)
         if at == len(self._to):
             self._to, self._cost = longer(self._to, 0), longer(self._cost, 0)
@@ -384,18 +377,15 @@ class Steps:
 
 
 class _Work(NamedTuple):
-    """States and arcs that are made so far."""
-
     pairs: np.ndarray  # int32 [N, 2]: a state of the lattice, and of cuts
     slots: np.ndarray  # int32, of pairs
-    before: np.ndarray  # int32 [N], the one before of the same state, or -1
+    before: np.ndarray  # int32 [N], previous pair of the same state, or -1
     last: np.ndarray  # int32 [S + 1], of each state, or -1
     made: np.ndarray  # `ARC`, pronunciations for graph costs
-    counts: np.ndarray  # int64 [2], how many states and arcs
+    counts: np.ndarray  # int64 [2], numbers of states and arcs
 
     @classmethod
     def empty(cls) -> _Work:
-        """The start alone."""
         table = np.full((256, 2), -1, np.int32), np.full(1024, -1, np.int32)
         (pairs, slots), _, _ = enter(table, 0, 0, START)
         last = np.zeros(1, np.int32)
@@ -405,9 +395,9 @@ class _Work(NamedTuple):
 
 @jit
 def _follows(order, splits, to, word, opened):
-    """Words that may come next in each state, int64 [S]."""
+    """Return words that may come next in each state, int64 [S]."""
     listed, is_open = np.zeros(len(order), np.bool_), np.zeros(len(order), np.bool_)
-    # Backwards: what follows a state is known once all behind it is.
+    # Backwards: successors come first.
     for state in order[::-1]:
         for a in range(splits[state], splits[state + 1]):
             if word[a] == 0:
@@ -428,8 +418,7 @@ def _follows(order, splits, to, word, opened):
 
 @jit
 def _pass(lattice, steps, work, at):
-    """Continue in the lattice until its end, or to a step that is not known."""
-    # Returns (what is made, the place in the order, int64 [M, 2] unknown steps).
+    # Returns (the work, position in the order, int64 [M, 2] unknown steps).
     arcs, to, event, order, splits = lattice
     keys, known, step_to, step_cost = steps
     pairs, slots, before, last, made, counts = work
@@ -440,7 +429,7 @@ def _pass(lattice, steps, work, at):
     num, count, missing = counts[0], counts[1], 0
     while at < len(order):
         state, one = order[at], np.int64(last[order[at]])
-        # All of a state's unknown steps at once, so that Python is asked once for it.
+        # All unknown steps of a state at once, to call Python once for it.
         while one >= 0:
             for a in range(splits[state], splits[state + 1]):
                 if event[a] >= 0:
@@ -480,8 +469,8 @@ def _pass(lattice, steps, work, at):
 @jit
 def numbered(pairs, arcs, order):
     """Sort pairs of a state and a history by state, and arcs between them by pair."""
-    # `pairs`: int32 [N, 2], as they came up. `arcs`: `ARC` [A], between numbers of
-    # pairs. `order`: of states. Returns both sorted, and the order of pairs.
+    # `pairs`: int32 [N, 2], unsorted. `arcs`: `ARC` [A], between numbers of pairs.
+    # `order`: of states. Returns both sorted, and the order of pairs.
     splits, by_state = counted(pairs[:, 0], len(order))
     number = np.empty(len(pairs), np.int32)
     for i in range(len(pairs)):

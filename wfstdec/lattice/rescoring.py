@@ -1,9 +1,9 @@
-"""Lattices with other costs on their arcs: new excess, without paths out of the beam.
+"""Rescoring: new costs on a lattice's arcs, new excess, pruned to the beam.
 
     lighter = weighed(lattice, scales)             # other scales, the same arcs
-    expanded = with_arcs(lattice, states, arcs)    # what another model made of it
+    expanded = with_arcs(lattice, states, arcs)    # costs of another model
 
-Costs are added in float64 here: this is no search's business.
+Costs are added in float64 here, unlike in the search.
 """
 
 from dataclasses import replace
@@ -31,16 +31,16 @@ def weighed(
     word_insertion: float | None = None,
     lattice_beam: float | None = None,
 ) -> Lattice:
-    """The lattice under other scales: its best path, its excess, its n-best lists.
+    """Return the lattice under other scales, with new excess.
 
-    Paths that the search left out stay out: scales far from its own need a search.
+    Paths that the search pruned stay pruned: very different scales need a new search.
 
     Args:
-        lattice: Any.
+        lattice: Any lattice.
         acoustic_scale: As in `WfstOptions`; None keeps the lattice's, as below.
         lm_scale: The same.
         word_insertion: The same.
-        lattice_beam: Paths that cost more than the best and this are left out, nats.
+        lattice_beam: Largest extra cost of a path over the best, nats.
 
     Raises:
         OptionError: A value is out of range.
@@ -60,7 +60,7 @@ def weighed(
 
 
 def changed_scales(scales: LatticeScales, **given: float | None) -> LatticeScales:
-    """Scales with those that are not None in place of the old ones."""
+    """Return scales, replaced by those that are not None."""
     known = {name: float(value) for name, value in given.items() if value is not None}
     for name, value in known.items():
         low = -np.inf if name == "word_insertion" else 0.0
@@ -78,10 +78,10 @@ def with_arcs(
     *,
     order: np.ndarray | None = None,
 ) -> Lattice:
-    """A lattice of other states and arcs, with new excess; both arrays are written to.
+    """Return a lattice of new states and arcs, with new excess; overwrites the arrays.
 
-    `states`: by frames, `final_excess` only tells where a path may end. `arcs`: sorted
-    by state. `order`: as `Lattice.order`; None where it is not known.
+    `states`: by frames; `final_excess` marks only where a path may end. `arcs`: sorted
+    by state. `order`: as `Lattice.order`; None if unknown.
     """
     if order is None:
         order = replace(lattice, states=states, arcs=arcs).order
@@ -100,14 +100,14 @@ def with_arcs(
 
 @jit
 def _costs(order, states, arcs, splits, scales):
-    """Fill in all excess; the least cost, and the least through each state."""
+    """Fill in all excess; return the least cost, and the least through each state."""
     acoustic_scale, lm_scale = scales
     costs, least = np.empty(len(arcs)), np.full(len(states), np.inf)
     least[0] = 0.0
     for state in order:
         for a in range(splits[state], splits[state + 1]):
             arc = arcs[a]
-            # In float64, in this order: what costs of hypotheses are made of.
+            # In float64, in this order, as costs of hypotheses.
             total = lm_scale * np.float64(arc.graph_cost)
             total += arc.insertion_cost
             total += arc.boost_cost
@@ -127,17 +127,17 @@ def _costs(order, states, arcs, splits, scales):
     for state in order[::-1]:
         for a in range(splits[state], splits[state + 1]):
             to, more = np.int64(arcs[a].nextstate), np.inf
-            # Infinity less infinity would be NaN.
+            # Infinity minus infinity would be NaN.
             if costs[a] < np.inf and least[state] < np.inf:
                 more = least[state] + costs[a] - least[to]
-            arcs[a].excess = more  # rounded: what `_kept` compares is what adds up
+            arcs[a].excess = more  # rounded: `_kept` compares the rounded sums
             through[state] = min(through[state], arcs[a].excess + through[to])
     return best, through
 
 
 @jit
 def _kept(states, arcs, through, best, beam):
-    """The states and arcs that cost no more than the best path and the beam."""
+    """Return the states and arcs of paths within the beam of the best."""
     number, num = np.empty(len(states), np.int64), 0
     for state in range(len(states)):
         number[state] = -1
@@ -163,9 +163,8 @@ def _kept(states, arcs, through, best, beam):
 
 
 HISTORY_BEAM = 5.0
-"""Nats."""
 _OVER: WeakCache[NgramLM, WeakSet[Vocabulary]] = WeakCache(lambda lm: WeakSet())
-"""Which models are known to be over the words of which graphs."""
+"""Models known to be over the words of these graphs."""
 
 
 def rescored(
@@ -177,24 +176,24 @@ def rescored(
     lattice_beam: float | None = None,
     history_beam: float = HISTORY_BEAM,
 ) -> Lattice:
-    """The lattice with the costs of a language model in place of the graph's.
+    """Return the lattice with the costs of a language model in place of the graph's.
 
-    A path through it is one of `lattice`, so what the search dropped stays dropped. Of
-    a state of `lattice` there may be several, one for each history of the model.
+    Its paths are those of `lattice`, so pruned paths stay pruned. A state of `lattice`
+    is split by the histories of the model.
 
     Args:
-        lattice: Any, also one that was rescored.
-        lm: Over the words of the graph, or also those that the utterance adds.
-        lm_scale: Times its costs; None keeps the lattice's, as below.
-        word_insertion: Of each word.
-        lattice_beam: Paths that cost more than the best and this are left out, nats.
-        history_beam: Histories of a state of `lattice` are dropped where the best way
-            to them costs more than the best way to the state, and this; nats.
+        lattice: Any lattice, also a rescored one.
+        lm: Over the words of the graph, with or without those of the utterance.
+        lm_scale: Multiplies its costs; None keeps the lattice's, as below.
+        word_insertion: Cost of each word.
+        lattice_beam: Largest extra cost of a path over the best, nats.
+        history_beam: Largest extra cost of the best path to a history over the best
+            path to its state of `lattice`, nats.
 
     Raises:
         OptionError: The model is over other words, or a value is out of range.
         LatticeError: The model allows no path: it lacks words, and has no `<unk>`; or
-            the costs of open words are not known.
+            the costs of open words are unknown.
     """
     check_lm(lattice, lm)
     scales = changed_scales(
@@ -215,7 +214,7 @@ def rescored(
     states = expanded.states[of]
     cost = lm.automaton.final_cost[history] + expanded.final_cost[of]
     ends = states["final_excess"] < np.inf
-    # Where the graph or the model let no path end, none ends now.
+    # An end must be possible in both the graph and the model.
     possible = (states["final_cost"] < np.inf) & (cost < np.inf)
     states["final_cost"][ends] = cost[ends]
     states["final_excess"][~possible] = np.inf
@@ -243,20 +242,19 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
 
 
 def _is_over(lm: NgramLM, words: tuple[str, ...]) -> bool:
-    """Tell whether a model is over these words, as far as that is known."""
     same = lm.labels is None or lm.labels is words or lm.labels == words
     return lm.unit == "word" and lm.num_labels == len(words) and same
 
 
 @jit
 def _expand(lattice, automaton, scales, insertions, history_beam):
-    """The states and arcs of a lattice, for every history that a path brings there."""
+    """Split the states and arcs of a lattice by the histories on its paths."""
     expanded, splits = lattice
     states, arcs, order = expanded.states, expanded.arcs, expanded.order
     acoustic_scale, lm_scale = scales
     table = np.full((1024, 2), -1, np.int32), np.full(4096, -1, np.int32)
     made, count = np.empty(1024, ARC), 0
-    # The pairs of a state stand in a list: the first, and then the one before.
+    # The pairs of a state form a linked list: the last one, and the previous ones.
     last, before = np.full(len(states), -1, np.int32), np.full(1024, -1, np.int32)
     least = np.full(1024, np.inf)
     (pairs, slots), num, _ = enter(table, 0, 0, automaton.model_start[0])

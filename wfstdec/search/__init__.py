@@ -1,1 +1,1 @@
-"""Parts that all decoders share: batches and chunks, log-probs, options, hypotheses."""
+"""Parts shared by all decoders: batches, chunks, log-probs, options, hypotheses."""

@@ -1,4 +1,4 @@
-"""The backends of a decoder: a model that is searched, laid out for a kind of machine.
+"""Backends of decoders: a search space laid out for one kind of machine.
 
     utterances = backend.inputs(logprobs, lengths)     # checked, one array each
     found = backend.decode(utterances, options, boosts)
@@ -6,14 +6,14 @@
     backend.prepare(options, boosts[0])                # lay out boosts ahead of `start`
     search = backend.start(options, boosts[0])         # one in chunks
     backend.advance([search], [chunk])                 # any number of times
-    search.look()                                      # how far it has come
+    search.look()                                      # partial result
     search.finish()
 
-`backend.can` has its abilities, of `search.threads`. Utterances of CTC models are
-log-probs, float32 [T, V], and results are paths, with what was recorded for lattices.
-With `SEGMENTS`, `search.settle(min_frames)` gives the segments of a lattice that were
-settled since the last call. `threads.HostBackend` and `gpu.backend.BatchingBackend` are
-the bases.
+`backend.can` names its abilities, listed in `search.threads`. Utterances of CTC models
+are log-probs, float32 [T, V]. Results are paths, with lattice records if requested.
+With `SEGMENTS`, `search.settle(min_frames)` returns the lattice segments settled since
+the last call. The base classes are `threads.HostBackend` and
+`gpu.backend.BatchingBackend`.
 """
 
 import importlib

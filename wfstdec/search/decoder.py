@@ -1,8 +1,7 @@
-"""The part of every decoder around its search: batches, threads, boosts, sessions.
+"""Base of all decoders: batches, threads, boosts, sessions, choice of backend.
 
-`"auto"` takes CUDA for log-probs on a GPU, and for batches of a size for which it was
-measured to be faster than the CPU; the CPU for all others, and where no GPU can search
-them. The results have the same bits.
+`"auto"` uses CUDA for log-probs on a GPU and for batch sizes at which it was measured
+to be faster than the CPU. Otherwise it uses the CPU. The results are bit-identical.
 """
 
 import contextlib
@@ -49,7 +48,7 @@ from wfstdec.text.vocabulary import Vocabulary
 
 
 def _run(decoder: Any, boosts: BoostsLike, lattices: bool, sessions: bool) -> None:
-    """Decode a word with one list: whole, in chunks, with lattices."""
+    """Decode one word with one boost list: whole, in chunks, with lattices."""
     rows = decoder.made_up_input()
     read = decoder.decode([rows], boosts=[boosts])
     if lattices:
@@ -67,11 +66,11 @@ def _run(decoder: Any, boosts: BoostsLike, lattices: bool, sessions: bool) -> No
         else:
             read.append(under_way.close(one))
     for hypothesis in read:
-        _ = hypothesis.text, hypothesis.total_cost  # made when they are asked for
+        _ = hypothesis.text, hypothesis.total_cost  # computed on first access
 
 
 def _kinds(decoder: Any) -> Iterator[Callable[[], BoostsLike]]:
-    """Lists of words with numbers and without, of phrases, and of OOV words."""
+    """Yield lists of words, with and without bonuses, of phrases, and of OOV words."""
     vocabulary = decoder.vocabulary
     words = list(vocabulary.words[1:3])
     if not words:
@@ -96,7 +95,7 @@ _Decode = TypeVar("_Decode", bound=Callable[..., Any])
 
 
 def by_id(decode: _Decode) -> _Decode:
-    """Let a method also take log-probs by id: its results are then a dict by id."""
+    """Make a method also accept log-probs by id: it then returns a dict by id."""
 
     @wraps(decode)
     def decode_any(self: Any, logprobs: Any, *args: Any, **others: Any) -> Any:
@@ -118,12 +117,12 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     """A search with options and a backend; see `WfstDecoder` and `TrieDecoder`.
 
     Attributes:
-        vocabulary: Tokens and words that it can output, and tokens between words.
+        vocabulary: Tokens and words that it can output, and the token between words.
     """
 
-    # What n-best lists are read from; None where only the best is found.
+    # Source of n-best lists; None where the search keeps only the best.
     _nbest_from: ClassVar[Literal["search", "lattice"] | None] = None
-    # Of the models whose output it decodes; as `EncoderSpec.family`.
+    # Family of the models that it decodes, as `EncoderSpec.family`.
     family: ClassVar[str] = "ctc"
     can_stream: ClassVar[bool] = True  # whether sessions take frames as they come
     phrase_options: ClassVar[PhraseOptions] = PhraseOptions()
@@ -193,10 +192,10 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return self.frame_shift_s
 
     def with_options(self, **changes: Any) -> Self:
-        """Make this decoder with some options changed; it shares all arrays.
+        """Return a decoder with some options changed; it shares all arrays.
 
         Raises:
-            OptionError: A value is out of range, or fixed where a decoder is made.
+            OptionError: A value is out of range, or the option is fixed.
         """
         other = copy.copy(self)
         other.options = replace(self.options, **changes)
@@ -213,7 +212,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         confidence: bool = False,
         posterior_scale: float = 1.0,
     ) -> list[Hypothesis]:
-        """Decode whole utterances; the best `Hypothesis` of each, in order.
+        """Decode whole utterances and return the best `Hypothesis` of each, in order.
 
             [hyp] = decoder.decode(logprobs)                    # one utterance, [T, V]
             hyps = decoder.decode(batch, lengths)               # [B, T, V]
@@ -229,15 +228,15 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
                 token.
             lengths: [B] frames of each utterance, in order, where a batch is padded;
                 `None` for all.
-            boosts: Words and phrases to boost, for all utterances or one entry for
-                each: a list (default bonuses), word or phrase to bonus in nats (above
-                0 favours), compiled phrases, `Boosts`, `compile_boosts` of these, or
-                `None`. A sequence of strings is one list for all. A decoder without
-                words takes lists as `phrase_compiler` spells them.
+            boosts: Words and phrases to boost. One list for all utterances, or one
+                entry for each: a list (default bonuses), word or phrase to bonus in
+                nats (above 0 favours), compiled phrases, `Boosts`, `compile_boosts` of
+                these, or `None`. A sequence of strings is one list for all. A decoder
+                without words takes lists as `phrase_compiler` spells them.
             confidence: Whether words get confidences, 0 to 1: from a lattice the
                 probability that the word is correct, and `acoustic_confidence`, see
-                `Word`. It takes longer; nothing else of the hypotheses changes.
-            posterior_scale: Multiplies all costs, for confidences alone; `wfstdec tune
+                `Word`. Slower; the rest of the hypotheses is unchanged.
+            posterior_scale: Multiplies all costs, for confidences only; `wfstdec tune
                 --posterior-scale` finds it.
 
         Returns:
@@ -246,11 +245,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         Raises:
             ShapeError: Axes, V, lengths or the number of boosts are wrong.
             LogprobError: NaN or +inf.
-            BoostError: A boost is no word with a finite number, or does not fit.
-            OptionError: Boosts that another decoder compiled; these four have the
-                position of the utterance as `utterance`. Confidences of a decoder
-                that records no lattices.
-            DeviceError: A device failed: names the utterances that are missing, and
+            BoostError: A boost is not a word with a finite number, or does not fit.
+            OptionError: Boosts compiled by another decoder. These four errors name the
+                utterance's position as `utterance`. Confidences from a decoder that
+                records no lattices.
+            DeviceError: A device failed; names the missing utterances, and
                 has the hypotheses of the others.
 
         Warns:
@@ -269,13 +268,12 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return self._search(utterances, compiled, backend=backend, read=read)
 
     def _taken(self, logprobs: Any, lengths: Any, boosts: Any) -> tuple[Any, Any]:
-        """Choose the backend of a batch; returns it, and the batch as a list."""
+        """Choose the backend of a batch; return it and the batch as a list."""
         return self._backend, logprobs
 
     def _decode_confident(
         self, logprobs: Any, lengths: Any, boosts: Any, posterior_scale: float
     ) -> list[Hypothesis]:
-        """Decode with lattices, and read confidences from them."""
         self._check_lattices()
         if not 0 <= posterior_scale < math.inf:
             raise OptionError(
@@ -300,8 +298,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         *,
         record: bool = True,
     ) -> list[Any]:
-        """Search whole utterances, and read each as soon as it is found."""
-        # Lattices of a large batch are not in memory all together.
+        """Search whole utterances and apply `read` to each result."""
+        # Each is read at once: a large batch's lattices are never all in memory.
         utterances = self._inputs(self._backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
 
@@ -312,7 +310,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return self._search(utterances, compiled, record=record, read=read_each)
 
     def checked(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
-        """Yield pairs of id and log-probs unchanged; warn of doubtful ones.
+        """Yield pairs of id and log-probs unchanged; warn about suspicious ones.
 
         Warns:
             LogprobWarning: As `wfstdec.checks.inputs.checked`.
@@ -324,16 +322,16 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[list[Hypothesis]]:
-        """At most `options.nbest` hypotheses of different texts, best first.
+        """Return at most `options.nbest` hypotheses of different texts, best first.
 
-        Arguments as in `decode`. Each list has one at least. With `WfstDecoder` the
-        first is that of `decode`, bit for bit, and each list an `NbestList` of the
-        lattice's best texts, within `lattice_beam`; `is_exact` tells whether none of
-        these is missing. With `TrieDecoder` without a lexicon, the best path of a text
-        stands for its other spellings.
+        Arguments as in `decode`. Each list has at least one. With `WfstDecoder` the
+        first is that of `decode`, bit for bit, and each list is an `NbestList` of the
+        lattice's best texts within `lattice_beam`; `is_exact` is True if none of these
+        is missing. With `TrieDecoder` without a lexicon, each text is represented by
+        its best path.
 
         Raises:
-            OptionError: This kind of decoder finds only the best.
+            OptionError: The decoder returns only the best hypothesis.
             WfstdecError: As `decode`.
         """
         record = self._nbest_from == "lattice"
@@ -354,7 +352,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         *,
         lattice_beam: float | None = None,
     ) -> list[Lattice]:
-        """The lattice of each utterance: all paths within `lattice_beam` of the best.
+        """Return each utterance's lattice: all paths within `lattice_beam` of the best.
 
         Args:
             logprobs: As in `decode`.
@@ -363,8 +361,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             lattice_beam: Nats, at most the beam; `None` is that of the options.
 
         Raises:
-            OptionError: `lattice_beam` is out of range, the options allow none, or this
-                kind of decoder records none. Others as `decode`.
+            OptionError: `lattice_beam` is out of range, the options allow none, or the
+                decoder records none. Others as `decode`.
         """
         self._check_lattices()
         if lattice_beam is not None:
@@ -375,24 +373,24 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         )
 
     def compile_boosts(self, boosts: BoostsLike) -> CompiledBoosts:
-        """Compile the boost list of an utterance ahead; results are the same.
+        """Compile an utterance's boost list ahead; results are the same.
 
             session = sessions.open(decoder.compile_boosts(["quilter", "new york"]))
 
-        It is laid out for the CPU. It may be pickled; `compile_boosts` of it lays it
-        out again.
+        It is laid out for the CPU. It can be pickled; `compile_boosts` of the copy lays
+        it out again.
 
         Raises:
             BoostError: As `decode`.
             OptionError: Compiled by another decoder.
 
         Warns:
-            BoostWarning: As `decode`, which then does not warn.
+            BoostWarning: As `decode`, which then issues none.
         """
         try:
             [compiled] = self._compiled([boosts], 1)
         except InputError as error:
-            error.utterance = None  # there is but one
+            error.utterance = None  # there is only one
             raise
         if compiled.made_for is None:
             compiled = replace(compiled, made_for=self._made_for())
@@ -401,9 +399,9 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return compiled
 
     def is_rare(self, word: str, commonest: int) -> bool | None:
-        """Tell whether a word is outside the commonest of the language model.
+        """Return whether a word is outside the commonest of the language model.
 
-        Case and outer punctuation do not matter. None: no language model tells.
+        Case and outer punctuation are ignored. None without a language model.
         """
         return self._boosts.is_rare(word, commonest)
 
@@ -415,27 +413,27 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         boundary: str | None = None,
         sentencepiece_model: str | os.PathLike[str] | None = None,
     ) -> PhraseCompiler:
-        """Make a compiler of phrases to boost.
+        """Return a compiler of phrases to boost.
 
             compiler = decoder.phrase_compiler(unit="token")
             decoder.decode(logprobs, boosts=compiler.compile(["new york"]))
 
         Args:
-            options: Amounts of phrases by their weights; None takes `PhraseOptions()`,
-                or with `uniform=True` for transducers and attention decoders. Phrases
-                without weights have safe amounts that follow from the list where
-                options are None or weights are totals, else the weight 1.
+            options: Amounts of phrases by their weights. None means `PhraseOptions()`,
+                or `uniform=True` for transducers and attention decoders. Without
+                options, or where weights are totals, phrases without weights have
+                default amounts derived from the list; otherwise their weight is 1.
             unit: Whether phrases are credited by `"word"` or by `"token"`; `None` is
                 by word where the decoder has words.
             boundary: The token between words: phrases of tokens then match whole words
                 only. `None` is the separator, unless it is optional.
-            sentencepiece_model: Cuts phrases into pieces where no lexicon does; `None`
-                takes as few pieces as possible.
+            sentencepiece_model: Segments phrases where no lexicon does; `None` uses as
+                few pieces as possible.
 
         Raises:
-            OptionError: By words, without any; a boundary for phrases of words; a
-                SentencePiece model where there is a lexicon.
-            BackendError: Such a model, and sentencepiece is not installed.
+            OptionError: By words without a lexicon; a boundary for phrases of words; a
+                SentencePiece model with a lexicon.
+            BackendError: A SentencePiece model without sentencepiece installed.
             TokenTableError: The boundary is not a token.
         """
         is_automatic = options is None or options.weights_are_totals
@@ -452,11 +450,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     @property
     def _cut_text(self) -> Callable[[str], Sequence[str]] | None:
-        """Function that cuts text into tokens as in training; None without one."""
+        """Function that tokenises text as in training; None without one."""
         return None
 
     def sessions(self, *, lattices: bool = False) -> Sessions:
-        """Decode utterances that arrive in chunks; see `Sessions`.
+        """Return sessions, which decode utterances that arrive in chunks.
 
         Args:
             lattices: Whether sessions record lattices, for `close_lattice`,
@@ -464,7 +462,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
         Raises:
             BackendError: The backend records no lattices of sessions.
-            OptionError: The options allow none, or this kind of decoder records none.
+            OptionError: The options allow none, or the decoder records none.
         """
         if lattices:
             self._check_lattices()
@@ -478,7 +476,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None
     ) -> dict[str, int]:
-        """Plan the memory of a batch on the device, bytes; larger batches are split.
+        """Plan a batch's memory on the device in bytes; larger batches are split.
 
         Args:
             num_utterances: Utterances of a batch.
@@ -486,11 +484,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
         Returns:
             `"graph"` (once; a trie's lexicon and language model), `"scratch"` (kept for
-            the next batch), `"utterances"`, `"logprobs"` (where they come from the
-            host), `"total"`, and `"limit"`, which all work on the device stays under.
+            the next batch), `"utterances"`, `"logprobs"` (if they come from the host),
+            `"total"`, and `"limit"`, the bound for all work on the device.
 
         Raises:
-            BackendError: The backend is not on a device with memory of its own.
+            BackendError: The backend is not on a device with its own memory.
         """
         if MEMORY_PLANS not in self._backend.can:
             raise BackendError(
@@ -499,7 +497,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return self._backend.memory_plan(num_utterances, num_frames, self.options)
 
     def made_up_input(self) -> np.ndarray:
-        """Log-probs of a word of the vocabulary, [T, V], to warm up with."""
+        """Return synthetic log-probs of a vocabulary word, [T, V], for warming up."""
         vocabulary = self.vocabulary
         prons, blank = vocabulary.pronunciations, vocabulary.tokens.blank
         has_words = len(prons.splits) > 1
@@ -515,24 +513,24 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def warm_up(
         self, boosts: BoostsLike = None, *, lattices: bool = True, sessions: bool = True
     ) -> None:
-        """Compile or load all kernels of this decoder, by decoding a word.
+        """Compile or load all kernels of this decoder by decoding a word.
 
-        Call it when a server starts or a container is built, so that no utterance
-        waits for compiling. Compiled kernels are kept for other processes.
+        Call it when a server starts or a container is built, so that no request waits
+        for compilation. Compiled kernels are cached for other processes.
 
         Args:
-            boosts: A typical list; `None` makes up one of each kind: words, phrases,
+            boosts: A typical list; `None` generates one of each kind: words, phrases,
                 OOV words.
             lattices: Whether lattices will be requested.
             sessions: Whether utterances will arrive in chunks.
 
         Raises:
-            BoostError: The boosts are wrong.
+            BoostError: The boosts are invalid.
         """
         lattices = lattices and self.records_lattices
         sessions = sessions and self.can_stream
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of words that are made up
+            warnings.simplefilter("ignore")  # about the generated words
             _run(self, None, lattices, sessions)
             if boosts is not None:
                 _run(self, boosts, lattices, sessions)
@@ -543,17 +541,17 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     @property
     def is_on_device(self) -> bool:
-        """Whether it searches in the memory of a device."""
+        """Whether it searches in a device's memory."""
         return MEMORY_PLANS in self._backend.can
 
     @property
     def records_lattices(self) -> bool:
-        """Whether `decode_lattice` gives any, for some options."""
+        """Whether `decode_lattice` works, for some options."""
         return LATTICES in self._backend.can
 
     @property
     def has_nbest(self) -> bool:
-        """Whether it finds several hypotheses, by which words get confidences."""
+        """Whether it returns several hypotheses, from which words get confidences."""
         return self._nbest_from is not None
 
     @property
@@ -607,16 +605,16 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     @cached_property
     def _fingerprint(self) -> str:
-        """32 hex digits of all that boosts are compiled by."""
+        """32 hex digits of everything that compiled boosts depend on."""
         parts = (type(self).__name__, self.vocabulary.fingerprint, *self._models())
         return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
 
     def _models(self) -> tuple[str, ...]:
-        """Fingerprints of its language models or graph."""
+        """Return fingerprints of its language models or graph."""
         return ()
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
-        """Raise where the search cannot do these boosts."""
+        """Raise if the search does not support these boosts."""
 
     def _search(
         self,
@@ -640,7 +638,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def _read(
         self, found: Sequence[_Found], boosts: Sequence[CompiledBoosts]
     ) -> list[Hypothesis]:
-        """Read the best path of each; those with the same OOV words together."""
+        """Read the best paths; those with the same OOV words together."""
         positions: dict[int, list[int]] = {}
         for i, one in enumerate(boosts):
             positions.setdefault(id(one.oov), []).append(i)
@@ -657,31 +655,31 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 CPU, CUDA = "cpu", "cuda"
 SMALL_V = 64
 MIN_BATCH = {("wfst", True): 32, ("trie", False): 32, ("trie", True): 128}
-"""Utterances from which CUDA was faster than 16 threads of the CPU, by search and
-whether V is at most `SMALL_V`: one H200, 2026-11-28 (docs/gpu.md). Others: the CPU."""
+"""Batch size from which CUDA was faster than 16 CPU threads, by search and whether V is
+at most `SMALL_V`: one H200, 2026-11-28 (docs/gpu.md). Others use the CPU."""
 _DLPACK_CUDA = 2
 
 
 class BackendChoice(NamedTuple):
-    """Decision of `"auto"`: `"cpu"` or `"cuda"`, and the rule that decided."""
+    """Decision of `"auto"`: `"cpu"` or `"cuda"`, and the deciding rule."""
 
     backend: str
     why: str
 
 
 class _OnGpu:
-    """The model on the GPU, put there when it is first used."""
+    """The model on the GPU, transferred on first use."""
 
     def __init__(self, room: str, searched: Any) -> None:
         self.room, self.searched = room, searched
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another machine may have a GPU or none.
+        # The other machine may lack a GPU.
         return _OnGpu, (self.room, self.searched)
 
     @cached_property
     def backend(self) -> Any:
-        """The backend on the GPU, or the reason that there is none."""
+        """The backend on the GPU, or the error that prevents one."""
         try:
             module = importlib.import_module(f"{self.room}.backend")
             return module.backend_for(self.searched)
@@ -690,10 +688,11 @@ class _OnGpu:
 
 
 class ChoosingDecoder(Decoder[_Chunk, _Found]):
-    """A decoder for which `"auto"` chooses the backend of each batch.
+    """Decoder in which `"auto"` chooses the backend of each batch.
 
     Attributes:
-        last_choice: What `"auto"` chose for the last batch, and why; None before.
+        last_choice: Choice of `"auto"` for the last batch, with its reason; initially
+            None.
     """
 
     _backends: ClassVar[Mapping[str, str]]
@@ -716,14 +715,14 @@ class ChoosingDecoder(Decoder[_Chunk, _Found]):
     def choose_backend(
         self, num_utterances: int, *, on_gpu: bool = False
     ) -> BackendChoice:
-        """The backend that `"auto"` takes for a batch, and why; decodes nothing.
+        """Return the backend that `"auto"` takes for a batch, and why.
 
         Args:
             num_utterances: Utterances of the batch.
             on_gpu: Whether their log-probs are on the GPU.
 
         Raises:
-            BackendError: The decoder was made with a backend by name.
+            BackendError: The decoder has a backend by name.
         """
         if self._gpu is None:
             raise BackendError("a backend by name, expected backend='auto'")
@@ -749,7 +748,7 @@ class ChoosingDecoder(Decoder[_Chunk, _Found]):
         return BackendChoice(CUDA, where)
 
     def _why_not_on_gpu(self, boosts: Any) -> str | None:
-        """Why no GPU searches with the options and boosts; None where one does."""
+        """Return why no GPU search supports options and boosts; None where one does."""
         return None
 
     def _taken(self, logprobs: Any, lengths: Any, boosts: Any) -> tuple[Any, Any]:
@@ -766,7 +765,7 @@ class ChoosingDecoder(Decoder[_Chunk, _Found]):
 
 
 def batch_of(logprobs: Any) -> tuple[int, bool]:
-    """The number of utterances of a batch, and whether they are on a GPU."""
+    """Return the number of utterances of a batch, and whether they are on a GPU."""
     arrays = list(logprobs) if isinstance(logprobs, list | tuple) else [logprobs]
     count = len(arrays)
     if count == 1 and len(getattr(arrays[0], "shape", ())) == 3:

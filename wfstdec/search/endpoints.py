@@ -5,8 +5,8 @@
     if endpointer.ended(sessions.partial(one)):
         hypothesis, one = sessions.close(one), sessions.open()
 
-Rules and defaults are those of Kaldi's `online2/online-endpoint.h`. Silence is the
-blanks and separators after the last token of a word.
+Rules and defaults follow Kaldi's `online2/online-endpoint.h`. Silence means blanks and
+separators after the last token of a word.
 """
 
 import math
@@ -23,7 +23,7 @@ from wfstdec.search.options import CheckedOptions
 
 @dataclass(frozen=True)
 class EndpointRule(CheckedOptions):
-    """Holds where all of its conditions do.
+    """Endpoint rule; it holds if all of its conditions do.
 
     Attributes:
         silence_s: Least seconds of silence at the end.
@@ -35,7 +35,7 @@ class EndpointRule(CheckedOptions):
         OptionError: A value is out of range.
 
     Warns:
-        UserWarning: The silence is so short that cuts there cost words.
+        UserWarning: The silence is so short that the cuts raise WER.
     """
 
     silence_s: float = 0.0
@@ -48,8 +48,8 @@ class EndpointRule(CheckedOptions):
         for name in ("silence_s", "length_s"):
             self.check(name, lambda x: 0 <= x < math.inf, "seconds, 0 or more")
         self.check_width("max_final_cost")
-        # Cuts of the search alone, 40 utterances of the demo: WER 14.5 at 0.3 s, 14.9
-        # at 0.2, 24.5 at 0.1; 13.9 without.
+        # WER of 40 utterances of the demo: 14.5 at 0.3 s, 14.9 at 0.2, 24.5 at 0.1;
+        # 13.9 without cuts.
         if 0 < self.silence_s < self._least_silence_s:
             text = f"silence_s={self.silence_s:g}, expected {self._least_silence_s:g} "
             text += "or more: cuts in shorter pauses cost words"
@@ -69,17 +69,17 @@ DEFAULT_RULES = (
     EndpointRule(silence_s=2.0),
     EndpointRule(length_s=20.0, needs_speech=False),
 )
-"""No word in 5 s; half a second after a likely end, one after a less likely one, two
-after any; 20 s in all."""
+"""No word in 5 s; 0.5 s after a likely end, 1 s after a less likely one, 2 s after any;
+20 s in all."""
 
 
 @dataclass(frozen=True)
 class Endpointer:
-    """Decides when an utterance is over.
+    """Detects the end of an utterance.
 
     Attributes:
         frame_shift_s: Seconds per frame of the session.
-        rules: Any of them ends it.
+        rules: The utterance ends when any of them holds.
 
     Raises:
         OptionError: `frame_shift_s` is out of range, or there are no rules.
@@ -97,7 +97,7 @@ class Endpointer:
             raise OptionError("no rules, expected at least one")
 
     def ended(self, partial: Partial) -> EndpointRule | None:
-        """The first rule that holds; None while the utterance continues."""
+        """Return the first rule that holds; None while the utterance continues."""
         silence_s = self._seconds(partial.silent_frames)
         length_s = self._seconds(partial.num_frames)
         for rule in self.rules:
@@ -113,7 +113,7 @@ class Endpointer:
         return None
 
     def frames_to_go(self, partial: Partial) -> int:
-        """Frames until a rule may hold, if the best path does not change."""
+        """Return frames until a rule may hold if the best path does not change."""
         silent, length = partial.silent_frames, partial.num_frames
         spoken = silent < length
         return min(

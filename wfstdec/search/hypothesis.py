@@ -1,4 +1,4 @@
-"""Hypotheses as users get them: words with times, and where the cost comes from."""
+"""Hypotheses returned to the user: words with times, and costs."""
 
 import importlib
 import math
@@ -14,7 +14,7 @@ from wfstdec.errors import OptionError, ShapeError
 from wfstdec.text.display import html_table, join_words, short
 
 NO_CUTOFF = np.float32(np.finfo(np.float32).max)
-"""The cutoff where there is none: infinite costs are above it."""
+"""Cutoff that keeps every finite cost; infinite costs are above it."""
 
 
 class CostAccount(NamedTuple):
@@ -40,14 +40,14 @@ class CostAccount(NamedTuple):
         insertion: float,
         boost: float,
     ) -> Self:
-        """The account of a path; `options` have the scales, both sums are unscaled."""
+        """Return a path's account; `options` have the scales, the sums are unscaled."""
         rest = options.lm_scale * graph + insertion + boost
         total = options.acoustic_scale * acoustic + rest
         return cls(total, graph, acoustic, insertion, boost)
 
     @classmethod
     def of_total(cls, options: Any, *, total: float, **others: float) -> Self:
-        """The account of summed alignments: the rest of the total is acoustic."""
+        """Return the account of summed alignments, the rest as acoustic cost."""
         known = cls.of_path(options, acoustic=0.0, **others)
         scale = options.acoustic_scale
         acoustic = (total - known.total_cost) / scale if scale else 0.0
@@ -55,16 +55,16 @@ class CostAccount(NamedTuple):
 
 
 def insertion_cost(cost: float, count: int) -> float:
-    """Cost of `count` words or tokens at `cost` each; never -0.0."""
+    """Return the cost of `count` words or tokens at `cost` each; never -0.0."""
     return float(cost * count) + 0.0
 
 
 SECONDS_DIGITS = 6
-"""Seconds are rounded to the microsecond: frame * shift may be 0.6000000000000001."""
+"""Seconds are rounded to microseconds: frame * shift may be 0.6000000000000001."""
 
 
 def seconds(frame: int, frame_shift_s: float, offset_s: float = 0.0) -> float:
-    """Seconds to a frame, from `offset_s` on."""
+    """Return the time of a frame in seconds, from `offset_s` on."""
     return round(frame * frame_shift_s + offset_s, SECONDS_DIGITS)
 
 
@@ -76,12 +76,12 @@ class Word(NamedTuple):
         start_s: Start of its first token in seconds, rounded to the microsecond.
         end_s: End of its last token in seconds, rounded to the microsecond.
         start_frame: The first frame of its first token.
-        end_frame: One behind the last frame of its last token.
-        confidence: The probability that it is correct, 0 to 1, among what the decoder
-            may say; None if not requested.
-        acoustic_confidence: How near its tokens are to what the model would say by
-            itself, 0 to 1 (`wfstdec.search.nearness`): low where the audio has another
-            word, in or out of the vocabulary. Of CTC, with `confidence`; else None.
+        end_frame: One after the last frame of its last token.
+        confidence: The probability that it is correct, 0 to 1, among the decoder's
+            outputs; None if not requested.
+        acoustic_confidence: How close its tokens are to the model's own most probable
+            ones, 0 to 1 (`wfstdec.search.nearness`): low where the audio has another
+            word. CTC only, with `confidence`; otherwise None.
     """
 
     text: str
@@ -97,13 +97,13 @@ CONFIDENCES = "confidence", "acoustic_confidence"
 
 
 class Token(Word):
-    """A token of a hypothesis, blanks left out; fields as in `Word`."""
+    """Token of a hypothesis; fields as in `Word`."""
 
     __slots__ = ()
 
 
 def words_as_dicts(words: tuple[Word, ...]) -> list[dict[str, Any]]:
-    """Words for JSON: text, times in seconds, confidences where there are."""
+    """Return words for JSON: text, times in seconds, confidences if any."""
     dicts = []
     for word in words:
         start, end = (
@@ -124,17 +124,17 @@ class HasWords:
 
     @property
     def text(self) -> str:
-        """The words with spaces, where their script has them."""
+        """The words, with spaces where their script uses them."""
         return join_words(word.text for word in self.words)
 
     @property
     def spaced_text(self) -> str:
-        """The words with a space between any two, for comparisons of words."""
-        text = self.text  # read without words where it can be
+        """The words separated by spaces in any script, for word comparisons."""
+        text = self.text  # computed without words where possible
         return text if text.isascii() else " ".join(word.text for word in self.words)
 
     def to_srt(self, options: Any = None) -> str:
-        """SubRip subtitles of the words; `options` are `wfstdec.io.SubtitleOptions`."""
+        """Return SubRip subtitles; `options` are `wfstdec.io.SubtitleOptions`."""
         subtitles = importlib.import_module("wfstdec.io.subtitles")  # it imports us
         return str(subtitles.srt_text(self.words, options))
 
@@ -157,24 +157,24 @@ class Hypothesis(HasWords):
                      + insertion_cost + boost_cost
 
     Costs are in nats, lower is better, added in float64 along the path. A decoder may
-    make attributes when they are first read.
+    compute attributes on first access.
 
     Attributes:
         words: In order.
         token_ids: The tokens, blanks left out, in order.
-        token_frames: The first frame of each and one behind its last, two tuples.
+        token_frames: The first frame of each and one after its last, two tuples.
         token_names: The token table's names.
         frame_shift_s: Seconds per frame.
         total_cost: The cost that the search minimized.
         graph_cost: Arcs and final cost, before `lm_scale`.
         acoustic_cost: Negated log-probs, before `acoustic_scale`.
         insertion_cost: `word_insertion` times the number of words.
-        boost_cost: Minus the boosts that were credited.
-        reached_final: Whether the path ends in a final state; if not, it is the best of
-            the unfinished ones.
+        boost_cost: Minus the credited boosts.
+        reached_final: Whether the path ends in a final state; otherwise it is the best
+            incomplete path.
         num_frames: Frames decoded.
         died_at_frame: The frame at which no path survived, or None.
-        offset_s: Seconds before its first frame: all times count from there.
+        offset_s: Seconds before its first frame; all times include them.
     """
 
     words: tuple[Word, ...]
@@ -194,7 +194,7 @@ class Hypothesis(HasWords):
 
     @classmethod
     def on_demand(cls, batch: Any, path: int) -> Self:
-        """Make the hypothesis of a path of a `PathBatch`, which makes attributes."""
+        """Return the hypothesis of a path whose attributes a `PathBatch` computes."""
         hypothesis = object.__new__(cls)
         hypothesis.__dict__["_source"] = batch, path
         return hypothesis
@@ -213,7 +213,7 @@ class Hypothesis(HasWords):
         source = known.get("_source")
         if source is not None and name in self.__dataclass_fields__:
             batch, path = source
-            known |= batch.fields(path, name)  # by two threads: the same twice
+            known |= batch.fields(path, name)  # two threads compute the same values
             if self.__dataclass_fields__.keys() <= known.keys():
                 known.pop("_source", None)
         if name in known:
@@ -247,7 +247,7 @@ class Hypothesis(HasWords):
         return seconds(self.num_frames, self.frame_shift_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """A dict of Python's own types for `json.dumps`, as in JSON lines.
+        """Return a dict of Python's own types for `json.dumps`, as in JSON lines.
 
         Words are dicts of `word`, `start_s`, `end_s` and, if requested, `confidence`;
         infinite costs become None.
@@ -263,15 +263,15 @@ class Hypothesis(HasWords):
         }
 
     def with_confidences(self, confidences: Sequence[float]) -> Self:
-        """A copy with a confidence for each word."""
+        """Return a copy with a confidence for each word."""
         pairs = zip(self.words, confidences, strict=True)
         words = tuple(word._replace(confidence=float(sure)) for word, sure in pairs)
         return replace(self, words=words)
 
     def with_posteriors(self, others: Sequence[Self], scale: float = 1.0) -> Self:
-        """A copy whose words have the probability of the texts that have them too.
+        """Return a copy whose word confidences are n-best posterior probabilities.
 
-        `others`: the n-best list that it is the best of. `scale`: multiplies costs.
+        `others`: its n-best list. `scale`: multiplies costs.
         """
         costs = scale * np.array([one.total_cost for one in others])
         weights = np.exp(costs.min() - costs)
@@ -285,7 +285,7 @@ class Hypothesis(HasWords):
         return self.with_confidences(np.minimum(sure, 1.0).tolist())
 
     def later_by(self, offset_s: float) -> Self:
-        """A copy with all times later by some seconds; frames stay as they are."""
+        """Return a copy with all times later by `offset_s`; frames are unchanged."""
         words = tuple(word_later_by(word, offset_s) for word in self.words)
         return replace(self, words=words, offset_s=self.offset_s + offset_s)
 
@@ -298,7 +298,7 @@ class Hypothesis(HasWords):
 
 
 def word_later_by(word: Word, offset_s: float) -> Word:
-    """A word with its times later by some seconds."""
+    """Return a word with its times later by `offset_s`."""
     start, end = word.start_s + offset_s, word.end_s + offset_s
     return word._replace(
         start_s=round(start, SECONDS_DIGITS), end_s=round(end, SECONDS_DIGITS)
@@ -307,16 +307,17 @@ def word_later_by(word: Word, offset_s: float) -> Word:
 
 @dataclass(frozen=True)
 class Partial(HasWords):
-    """The best hypothesis of a session so far.
+    """Partial result of a session: the best hypothesis so far.
 
     Attributes:
         words: In order; the last one may be incomplete.
         num_settled: Number of first words that can no longer change.
         num_timed: Number of them whose times can no longer change.
         num_frames: Frames decoded.
-        silent_frames: Frames since the last token of a word ended; all, if none began.
-        final_cost: Cost of ending here over that of continuing, nats; `inf` where no
-            path can end here.
+        silent_frames: Frames since the end of the last word token; all before the
+            first.
+        final_cost: Cost of ending now relative to continuing, nats; `inf` if no path
+            can end now.
     """
 
     words: tuple[Word, ...]
@@ -332,7 +333,7 @@ class Partial(HasWords):
 
     @property
     def settled_text(self) -> str:
-        """Text of the words that can no longer change."""
+        """Text of the settled words."""
         return join_words(word.text for word in self.words[: self.num_settled])
 
 
@@ -344,23 +345,23 @@ def rescore_texts(
     graph_weight: float = 0.0,
     acoustic_scale: float = 1.0,
 ) -> list[list[Hypothesis]]:
-    """Order lists by new totals; of equal ones the first stays first.
+    """Reorder n-best lists by new totals; ties keep their order.
 
         graph_cost = -log_prob + graph_weight * the old graph_cost
         total_cost = acoustic_scale * acoustic_cost + lm_scale * graph_cost
                      + insertion_cost + boost_cost
 
     Args:
-        lists: Hypotheses of each utterance, such as `decode_nbest` gives.
-        log_probs: Natural log-probabilities of texts; called once, with every text
-            once.
+        lists: Hypotheses of each utterance, as from `decode_nbest`.
+        log_probs: Natural log-probabilities of texts; called once with all different
+            texts.
         lm_scale: Multiplies the new graph cost.
         graph_weight: Weight of the old graph cost.
         acoustic_scale: That of the search.
 
     Raises:
-        OptionError: A scale or weight is no finite number.
-        ShapeError: Not as many log-probabilities as texts, or NaN among them.
+        OptionError: A scale or weight is not a finite number.
+        ShapeError: Another number of log-probabilities than texts, or NaN.
     """
     for name, value in (
         ("lm_scale", lm_scale),

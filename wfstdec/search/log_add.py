@@ -1,11 +1,11 @@
-"""The sum of two probabilities as costs, in float32.
+"""Sum of two probabilities given as costs, in float32.
 
     log_add(a, b)            # -ln(e^-a + e^-b): in kernels; in Python on np.float32
     add_scores(a, b)         # ln(e^a + e^b) of float64: the increment is float32
     log_one_plus(x)          # ln(1 + e^-x), x >= 0
 
-Every operation is rounded, none is fused, and no library function is called: NumPy,
-torch and CUDA's `log_add.cuh` give the same bits.
+Every operation is rounded, none is fused, and no library function is called. NumPy,
+torch and CUDA's `log_add.cuh` therefore give the same bits.
 
     log_add(a, b) = low - log_one_plus(high - low)
     log_one_plus(x), x < 17.5:
@@ -13,11 +13,11 @@ torch and CUDA's `log_add.cuh` give the same bits.
         t = e^-x = (1 + r p(r)) 2^-k               p of degree 5
         ln(1 + t) = t + t^2 q(t)                   q of degree 8
 
-The error is 1.2e-7 at most, that of float64's `log1p` and `exp` rounded once 6e-8. It
-is not strictly monotonous in x.
+The error is at most 1.2e-7; float64's `log1p` and `exp`, rounded once, have 6e-8. The
+function is not strictly monotonic.
 
-Scores of transducers are sums over a whole utterance, at 1,000 nats float32 has steps
-of 6e-5: they are float64, and the increment, at most ln 2, is the float32 of above.
+Scores of transducers are sums over an utterance; at 1,000 nats float32 has steps of
+6e-5. They are float64, and the increment, at most ln 2, is float32 as above.
 """
 
 import numpy as np
@@ -30,9 +30,9 @@ def _floats(*digits: str) -> tuple[np.float32, ...]:
     return tuple(float32(float.fromhex(x)) for x in digits)
 
 
-LIMIT = float32(17.5)  # costs that lie further apart: the larger one adds nothing
+LIMIT = float32(17.5)  # for larger differences the larger cost adds nothing
 LOG2_E, LN2_HIGH, LN2_LOW = _floats("0x1.715476p+0", "0x1.62ep-1", "0x1.0bfbe8p-15")
-"""1 / ln 2; ln 2, the first part so short that k times it is exact."""
+"""1 / ln 2; ln 2 in two parts, the first so short that k times it is exact."""
 E0, E1, E2, E3, E4, E5 = _floats(
     *("0x1p+0", "0x1.fffffcp-2", "0x1.555492p-3"),
     *("0x1.5558acp-5", "0x1.12398p-7", "0x1.6a51b2p-10"),
@@ -50,14 +50,15 @@ _EXPONENT_OF_ONE, _MANTISSA_BITS = 127, uint32(23)
 
 @inlined
 def log_one_plus(x):
-    """ln(1 + e^-x), float32 of x >= 0."""
+    """Return ln(1 + e^-x), float32, for x >= 0."""
     if not x < LIMIT:
         return _NOTHING
     k = int32(x * LOG2_E + _HALF)
     n = float32(k)
     r = (n * LN2_HIGH - x) + n * LN2_LOW
     r2 = r * r
-    # Short chains side by side (Estrin), since each operation waits for those before.
+    # Estrin's scheme: short independent chains, since each operation waits for its
+    # inputs.
     p = ((E4 + E5 * r) * r2 + (E2 + E3 * r)) * r2 + (E0 + E1 * r)
     power = uint32(uint32(_EXPONENT_OF_ONE - k) << _MANTISSA_BITS).view(float32)
     t = (_ONE + r * p) * power
@@ -70,9 +71,9 @@ def log_one_plus(x):
 
 @inlined
 def log_add(a, b):
-    """The cost of two probabilities together, float32."""
+    """Return the cost of two probabilities together, float32."""
     low, high = min(a, b), max(a, b)
-    # Infinity less infinity would be NaN.
+    # Infinity minus infinity would be NaN.
     if high == _INF:
         return low
     return low - log_one_plus(high - low)
@@ -80,9 +81,9 @@ def log_add(a, b):
 
 @inlined
 def add_scores(a, b):
-    """The score of two probabilities together, float64: logarithms, not costs."""
+    """Return the joint score of two probabilities, float64 (logs, not costs)."""
     high, low = max(a, b), min(a, b)
-    # Infinity less infinity would be NaN.
+    # Infinity minus infinity would be NaN.
     if low == -_INF:
         return high
     return high + float64(log_one_plus(float32(high - low)))

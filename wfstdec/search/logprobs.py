@@ -1,4 +1,4 @@
-"""Log-probs in arrays of users, checked and converted for searches; their costs."""
+"""Validation and conversion of the user's log-probs; their costs."""
 
 import functools
 import math
@@ -12,21 +12,22 @@ from wfstdec.errors import LogprobError, ShapeError
 from wfstdec.jit import inlined, kernel
 
 MAX_LOGPROB = np.float32(1e20)
-"""Larger log-probs are errors, and those below the negative are -inf: so that costs are
+"""Larger log-probs are errors; those below its negative become -inf. Costs then stay
 above minus infinity and small enough to add."""
 
 
 def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
-    """Split a batch into one checked array per utterance, float32 [T, V], C order."""
-    # `logprobs`: [B, T, V], a sequence of [T, V], or one [T, V]; NumPy, torch, or any
-    # array with DLPack; floats of any size. `lengths`: [B] frames of each; None for
-    # all.
+    """Split a batch into one checked array per utterance, float32 [T, V], C order.
+
+    `logprobs`: [B, T, V], a sequence of [T, V], or one [T, V]; NumPy, torch or any
+    array with DLPack, of floats. `lengths`: [B] frames of each; None for all.
+    """
     utterances = as_rows(logprobs, lengths, num_tokens)
     return list(map(with_numbers_checked, utterances, range(len(utterances))))
 
 
 def as_rows(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
-    """`as_utterances`, but without `with_numbers_checked`."""
+    """Do as `as_utterances` without `with_numbers_checked`."""
     arrays = split_batch(logprobs, as_numpy)
     counts = check_lengths(lengths, len(arrays), getattr(logprobs, "shape", ()))
     rows = []
@@ -35,14 +36,14 @@ def as_rows(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
         used = array[:count]
         if used.dtype != np.float32 or not used.flags.carray:
             with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 an error
-                # Numba would compile once more for arrays that are read-only.
+                # A read-only array would make numba compile again.
                 used = np.require(used, np.float32, ["C", "W"])
         rows.append(used)
     return rows
 
 
 def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
-    """Split into one array per utterance, unchecked; `as_array` makes the arrays."""
+    """Split into one unchecked array per utterance, converted by `as_array`."""
     if isinstance(logprobs, Sequence):
         return [as_array(array) for array in logprobs]
     batch = as_array(logprobs)
@@ -76,7 +77,7 @@ def as_numpy(array: Any) -> np.ndarray:
 def check_lengths(
     lengths: Any, num_utterances: int, shape: Sequence[int] = ()
 ) -> list[int | None]:
-    """The frames of each utterance; `None` for all."""
+    """Return the frames of each utterance; `None` for all."""
     if lengths is None:
         return [None] * num_utterances
     counts = as_numpy(lengths)
@@ -114,7 +115,7 @@ def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
 
 
 def with_numbers_checked(rows: np.ndarray, i: int | str) -> np.ndarray:
-    """The rows of utterance `i`, those too small as -inf; raises for the others."""
+    """Return the rows of utterance `i`, very small ones as -inf; raise if invalid."""
     good, masked = count_numbers(rows)
     if good < rows.size:
         frame = int(np.flatnonzero(~(rows <= MAX_LOGPROB).all(axis=1))[0])
@@ -124,12 +125,12 @@ def with_numbers_checked(rows: np.ndarray, i: int | str) -> np.ndarray:
     return rows
 
 
-_PART, _NONE = 1 << 16, np.int32(0)  # counted in 32 bits, which is faster
+_PART, _NONE = 1 << 16, np.int32(0)  # 32-bit counters are faster
 
 
 @kernel
 def count_numbers(rows):
-    """Count the numbers that are no errors, and those that become -inf."""
+    """Count the valid numbers and those that become -inf."""
     numbers = rows.reshape(-1)
     good, masked = 0, 0
     for first in range(0, len(numbers), _PART):
@@ -142,7 +143,7 @@ def count_numbers(rows):
 
 
 def bad_logprob(i: int | str, frame: int, row: np.ndarray) -> LogprobError:
-    """The error of the first wrong number in a frame of utterance `i`."""
+    """Return the error for the first invalid number in a frame of utterance `i`."""
     found = row[~(row <= MAX_LOGPROB)][0]
     return LogprobError(
         f"logprobs has {float(found)!r} in frame {frame}, expected natural logs of "
@@ -155,7 +156,7 @@ _INF = np.float32(np.inf)
 
 
 class Pricing(NamedTuple):
-    """Options of every search on log-probs, as kernels take them; see `WfstOptions`."""
+    """Options common to searches on log-probs, for kernels; see `WfstOptions`."""
 
     acoustic_scale: np.float32
     blank_penalty: np.float32
@@ -164,7 +165,7 @@ class Pricing(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def pricing_of(options: Any) -> Pricing:
-    """The options in float32."""
+    """Return the options in float32."""
     skip = options.blank_skip_threshold
     return Pricing(
         acoustic_scale=np.float32(options.acoustic_scale),
@@ -175,7 +176,7 @@ def pricing_of(options: Any) -> Pricing:
 
 @kernel
 def price(pricing, blank, logprobs, unscaled, costs):
-    """Fill in the unscaled and the scaled cost of each token, float32 [V]."""
+    """Write the unscaled and the scaled cost of each token, float32 [V]."""
     for v in range(len(logprobs)):
         unscaled[v] = float32(-logprobs[v])
         costs[v] = scaled(pricing, unscaled[v])
@@ -188,12 +189,12 @@ def price(pricing, blank, logprobs, unscaled, costs):
 
 @inlined
 def penalised(pricing, logprob):
-    """The log-prob of a blank less its penalty."""
+    """Return the log-prob of a blank minus its penalty."""
     return float32(logprob - pricing.blank_penalty)
 
 
 @inlined
 def scaled(pricing, unscaled):
-    """The scaled cost of a token."""
+    """Return the scaled cost of a token."""
     cost = float32(pricing.acoustic_scale * unscaled)
     return cost if unscaled < _INF else _INF

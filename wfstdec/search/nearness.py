@@ -1,10 +1,10 @@
-"""How near a path of CTC tokens is to what the model would say by itself.
+"""Acoustic confidence: agreement of a CTC path with the model's best tokens.
 
     ratio[t]   = x[t, token of the path] - max over v of x[t, v]
-    counts[t]  = the path's token or the most probable one is not the blank
-    confidence = exp(sum of ratio / number of frames that count), 1 where none does
+    counts[t]  = the path's token or the most probable token is not the blank
+    confidence = exp(sum of ratio / number of counted frames), 1 without any
 
-It is low where the words that a decoder may say are not what is in the audio.
+It is low where the decoder's vocabulary does not have the words in the audio.
 """
 
 import math
@@ -19,9 +19,9 @@ from wfstdec.search.hypothesis import Hypothesis
 
 @dataclass(frozen=True)
 class Nearness:
-    """Sums over the frames before each."""
+    """Cumulative sums: entry `t` covers the frames before `t`."""
 
-    ratio: np.ndarray  # float64 [T + 1], of the frames that count
+    ratio: np.ndarray  # float64 [T + 1], of the counted frames
     count: np.ndarray  # int64 [T + 1]
 
     @classmethod
@@ -46,19 +46,19 @@ class Nearness:
         return cls(np.cumsum(np.concatenate(ratio)), np.cumsum(np.concatenate(count)))
 
     def confidence(self, start: int, end: int) -> float:
-        """Confidence in frames start..end-1, 0 to 1."""
+        """Return the confidence in frames start..end-1, 0 to 1."""
         count = int(self.count[end] - self.count[start])
         return math.exp(min(0.0, -self.excess(start, end) / count)) if count else 1.0
 
     def excess(self, start: int, end: int) -> float:
-        """Nats by which these frames cost more than their most probable tokens."""
+        """Return the extra cost of these frames over their best tokens, nats."""
         return float(self.ratio[start] - self.ratio[end])
 
 
 def with_acoustic_confidences(
     hypothesis: Hypothesis, logprobs: np.ndarray, blank: int
 ) -> Hypothesis:
-    """A copy whose words have `acoustic_confidence`; log-probs are float32 [T, V]."""
+    """Return a copy with acoustic confidences; log-probs are float32 [T, V]."""
     near = Nearness.of([logprobs], hypothesis, blank)
     words = tuple(
         word._replace(

@@ -1,4 +1,4 @@
-"""Bases of option dataclasses: checks of fields, shared defaults."""
+"""Bases of option dataclasses: field checks, shared defaults."""
 
 import math
 import numbers
@@ -9,14 +9,14 @@ from typing import Any
 from wfstdec.errors import OptionError
 
 MAX_NATS = 1e6
-"""Largest scale and number of nats: so that no sum of costs reaches infinity."""
-MAX_COUNT = (1 << 31) - 1  # largest count: as many states as there can be
-MAX_OPEN_TOKENS = 1000  # most tokens of an open word
-DEFAULT_LATTICE_BEAM = 8.0  # nats, or the beam of the search if that is narrower
+"""Largest scale and number of nats; no sum of costs reaches infinity."""
+MAX_COUNT = (1 << 31) - 1  # largest count: the largest number of states
+MAX_OPEN_TOKENS = 1000  # longest open word, tokens
+DEFAULT_LATTICE_BEAM = 8.0  # nats; at most the beam of the search
 
 
 class CheckedOptions:
-    """Checks of fields, for dataclasses of options; each raises `OptionError`."""
+    """Field checks for option dataclasses; each raises `OptionError`."""
 
     def check(
         self,
@@ -26,7 +26,7 @@ class CheckedOptions:
         *,
         optional: bool = False,
     ) -> None:
-        """Check a number; `None` if `optional`."""
+        """Check a number; `None` is valid if `optional`."""
         value = getattr(self, name)
         if value is None and optional:
             return
@@ -34,34 +34,34 @@ class CheckedOptions:
             raise OptionError(f"{name}={value!r}, expected {expected}")
 
     def check_width(self, name: str, *, optional: bool = False) -> None:
-        """Nats, 0 or more; infinity is allowed."""
+        """Check nats, 0 or more; infinity is allowed."""
         expected = f"a number of nats, 0 to {MAX_NATS:g}, "
         expected += "inf or None" if optional else "or inf"
         self.check(name, _is_width, expected, optional=optional)
 
     def check_scales(self, *names: str) -> None:
-        """Factors, 0 or more."""
+        """Check factors, 0 or more."""
         for name in names:
             self.check(name, is_between(0, MAX_NATS), f"0 to {MAX_NATS:g}")
 
     def check_nats(self, *names: str) -> None:
-        """Costs of either sign."""
+        """Check costs of either sign."""
         for name in names:
             expected = f"a number of nats, -{MAX_NATS:g} to {MAX_NATS:g}"
             self.check(name, lambda x: abs(x) <= MAX_NATS, expected)
 
     def check_probability(self, name: str) -> None:
-        """A probability above 0, or `None`."""
+        """Check a probability above 0, or `None`."""
         expected = "a probability above 0, at most 1, or None"
         self.check(name, lambda x: 0 < x <= 1, expected, optional=True)
 
     def check_count(self, name: str, *, optional: bool = False) -> None:
-        """1 or more, or `None` where that is allowed."""
+        """Check an integer, 1 or more, or `None` if `optional`."""
         expected = f"1 to {MAX_COUNT}" + (", or None" if optional else "")
         self.check(name, _is_count, expected, optional=optional)
 
     def check_choice(self, name: str, choices: tuple[str, ...]) -> None:
-        """Check that a value is one of some names."""
+        """Check that a value is one of `choices`."""
         if getattr(self, name) not in choices:
             known = ", ".join(map(repr, choices))
             raise OptionError(f"{name}={getattr(self, name)!r}, expected {known}")
@@ -80,7 +80,7 @@ class LatticeOptions(CheckedOptions):
         return min(DEFAULT_LATTICE_BEAM, self.beam) if given is None else given
 
     def check_lattice_beam(self) -> None:
-        """Nats, no more than the beam, or `None`."""
+        """Check nats, at most the beam, or `None`."""
         expected = f"a number of nats, 0 to the beam ({self.beam!r}), or None"
         in_beam = is_between(0, self.beam)
         self.check("lattice_beam", in_beam, expected, optional=True)
@@ -100,8 +100,8 @@ class OpenVocabulary(CheckedOptions):
         graph cost = LM's cost of `<unk>` + word_cost + token_cost * tokens
 
     Attributes:
-        word_cost: For each open word, in addition to the cost of `<unk>`; may be below
-            0.
+        word_cost: For each open word, in addition to the cost of `<unk>`; may be
+            negative.
         token_cost: For each token of an open word, 0 or more.
 
     Raises:
@@ -118,7 +118,7 @@ class OpenVocabulary(CheckedOptions):
 
 
 def is_between(low: float, high: float) -> Callable[[Any], bool]:
-    """A test whether a number is in a range."""
+    """Return a predicate for a closed range."""
     return lambda x: low <= x <= high
 
 

@@ -1,13 +1,13 @@
-"""Sessions: utterances that arrive in chunks, and that join and leave at any time.
+"""Sessions: utterances that arrive in chunks, opened and closed at any time.
 
     sessions = decoder.sessions()
     a, b = sessions.open(boosts), sessions.open()
     sessions.advance({a: chunk, b: chunk})         # any of them, chunks of any size
     sessions.partial(a).text                       # the words so far
-    sessions.partials([a, b])                      # of many, in less time
+    sessions.partials([a, b])                      # of several sessions, faster
     hypothesis = sessions.close(a)                 # the same as decode() of all chunks
 
-The closed result equals the offline one, bit for bit, however the utterance is cut.
+The final result is bit-identical to the offline one for any chunks.
 """
 
 import math
@@ -28,9 +28,9 @@ from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.threads import SEGMENTS, DeferredSignals, Workers
 from wfstdec.text.display import few
 
-SEGMENT_FRAMES = 50  # the fewest frames of a segment of a lattice by default
+SEGMENT_FRAMES = 50  # default minimum of frames of a lattice segment
 SessionId = int | str
-"""The name of a session."""
+"""Name of a session."""
 NO_LATTICES = (
     "sessions that record no lattices, expected `decoder.sessions(lattices=True)`"
 )
@@ -41,15 +41,15 @@ class _Session:
     search: Any
     reader: Reader
     offset_s: float
-    unchecked: list[np.ndarray] | None  # first frames, where they are to be checked
-    partial: Partial | None = None  # None where frames have come since
+    unchecked: list[np.ndarray] | None  # first frames, until they are checked
+    partial: Partial | None = None  # None after new frames
 
 
 @check_methods
 class Sessions:
-    """Utterances under way side by side; made by `Decoder.sessions`.
+    """Concurrent sessions; created by `Decoder.sessions`.
 
-    Methods may be called from several threads; they wait for each other.
+    Methods may be called from several threads; a lock serialises them.
     """
 
     def __init__(self, decoder: Any, lattices: bool) -> None:
@@ -83,21 +83,21 @@ class Sessions:
         session: SessionId | None = None,
         offset_s: float = 0.0,
     ) -> SessionId:
-        """Begin a session; others continue while its boost list is compiled.
+        """Open a session; others continue while its boost list is compiled.
 
         Args:
-            boosts: Of this utterance, in any form that `Decoder.decode` takes; those of
-                the decoder's `compile_boosts` need no compiling here.
+            boosts: Of this utterance, in any form that `Decoder.decode` takes; lists
+                from `compile_boosts` need no compilation here.
             session: Its name; None for a number.
-            offset_s: Seconds of the recording before its first frame: all times of
-                words and tokens count from there; frames and lattices do not.
+            offset_s: Seconds of the recording before its first frame. Times of words
+                and tokens include it; frames and lattices do not.
 
         Returns:
             Its name.
 
         Raises:
-            SessionError: There is such a session already.
-            OptionError: `offset_s` is no finite number.
+            SessionError: The name is in use.
+            OptionError: `offset_s` is not a finite number.
             BoostError, OptionError: As in `Decoder.decode`.
         """
         if not math.isfinite(offset_s):
@@ -114,7 +114,7 @@ class Sessions:
                 search = self._backend.start(
                     self._options, compiled, record=self._lattices
                 )
-                # A check costs as much as a few chunks: not every session has one.
+                # A check costs as much as a few chunks, so only some sessions have one.
                 checked = self._num_opened < UTTERANCES or self._num_opened % 8 == 0
                 unchecked: list[np.ndarray] | None = [] if checked else None
                 self._sessions[session] = _Session(search, reader, offset_s, unchecked)
@@ -125,10 +125,10 @@ class Sessions:
         return session
 
     def advance(self, chunks: Mapping[SessionId, Any]) -> None:
-        """Decode a chunk of some sessions.
+        """Decode one chunk of each of some sessions.
 
-        If Ctrl-C interrupts it, each session has decoded some of its chunk, or none or
-        all, and can continue: `partial(session).num_frames` tells how much.
+        If Ctrl-C interrupts it, each session has decoded all, some or none of its chunk
+        and can continue from `partial(session).num_frames`.
 
         Args:
             chunks: [T, V] each, natural log, as in `Decoder.decode`; T may be 0.
@@ -136,7 +136,7 @@ class Sessions:
         Raises:
             SessionError: An unknown or closed session.
             ShapeError, LogprobError: As in `Decoder.decode`; the session is named as
-                `utterance`. No session has changed.
+                `utterance`, and no session has changed.
         """
         with self._lock, DeferredSignals():
             names, under_way = list(chunks), [self._find(name) for name in chunks]
@@ -152,12 +152,12 @@ class Sessions:
             self._backend.advance(searches, arrays, names=names, workers=self._workers)
             for one, array in zip(under_way, arrays, strict=True):
                 if one.unchecked is not None and isinstance(array, np.ndarray):
-                    # Chunks may be the caller's memory, which the next ones overwrite.
+                    # Copied: the caller may overwrite its memory with the next chunks.
                     one.unchecked.append(array[:SESSION_FRAMES].copy())
                     self._check_first(one, SESSION_FRAMES)
 
     def partial(self, session: SessionId) -> Partial:
-        """The best hypothesis so far, and how much of it can no longer change.
+        """Return the best hypothesis so far, and which of its words are settled.
 
         Raises:
             SessionError: An unknown or closed session.
@@ -165,7 +165,7 @@ class Sessions:
         return self.partials([session])[0]
 
     def partials(self, sessions: Sequence[SessionId]) -> list[Partial]:
-        """`partial` of many sessions; those without new frames cost next to nothing.
+        """Return `partial` of each session; sessions without new frames are cached.
 
         Raises:
             SessionError: An unknown or closed session.
@@ -184,7 +184,6 @@ class Sessions:
             return [one.partial for one in found if one.partial is not None]
 
     def _look(self, sessions: dict[SessionId, _Session]) -> None:
-        """Read partial results of searches of one kind."""
         group = list(sessions.values())
         try:
             partials = Reader.partials(
@@ -212,11 +211,11 @@ class Sessions:
     def close_nbest(self, session: SessionId) -> list[Hypothesis]:
         """End a session and return the list of `Decoder.decode_nbest`.
 
-        After `settled_lattices`: of what follows the segments.
+        After `settled_lattices`: of the frames after the segments.
 
         Raises:
             SessionError: An unknown or closed session.
-            OptionError: The decoder finds only the best one; the session stays open.
+            OptionError: The decoder keeps only the best one; the session stays open.
         """
         self._decoder._check_nbest(self._lattices)
         found, ended = self._finish(session)
@@ -230,22 +229,22 @@ class Sessions:
     def settled_lattices(
         self, session: SessionId, *, min_frames: int = SEGMENT_FRAMES
     ) -> list[Lattice]:
-        """The segments of a session's lattice that were settled since the last call.
+        """Return the lattice segments that were settled since the last call.
 
-        A segment ends where all paths that can still be output pass through one state.
-        It is a lattice, with the frames of the session. The session forgets it, so that
-        its memory stays bounded; the segments and the lattice of `close_lattice`
-        together are the whole one, arc for arc. Where segments end does not depend on
-        when this is called.
+        A segment ends where all paths that can still be output share one state. It is a
+        lattice, with the frames of the session. The session drops it, so that memory
+        stays bounded. The segments and the lattice of `close_lattice` together are the
+        whole lattice, arc for arc. Segment ends do not depend on the times of the
+        calls.
 
         Args:
             session: Of `decoder.sessions(lattices=True)`.
-            min_frames: The fewest frames of a segment, 1 or more.
+            min_frames: The minimum of frames of a segment, 1 or more.
 
         Raises:
             SessionError: An unknown or closed session.
-            OptionError: `min_frames` is out of range, or the sessions were not made
-                with `lattices=True`.
+            OptionError: `min_frames` is out of range, or the sessions lack
+                `lattices=True`.
         """
         if min_frames < 1:
             raise OptionError(f"min_frames={min_frames!r}, expected 1 or more")
@@ -262,19 +261,18 @@ class Sessions:
     def close_lattice(self, session: SessionId) -> Lattice:
         """End a session and return its lattice, as `Decoder.decode_lattice`.
 
-        After `settled_lattices`: what follows the segments.
+        After `settled_lattices`: the lattice after the segments.
 
         Raises:
             SessionError: An unknown or closed session.
-            OptionError: The sessions were not made with `lattices=True`; the session
-                stays open.
+            OptionError: The sessions lack `lattices=True`; the session stays open.
         """
         self._check_lattices()
         found, ended = self._finish(session)
         return ended.reader.lattice(found)
 
     def end_threads(self) -> None:
-        """End the threads that advance sessions; `advance` starts others."""
+        """End the threads that advance sessions; `advance` starts new ones."""
         with self._lock, DeferredSignals():
             self._workers.end_threads()
 
@@ -283,7 +281,6 @@ class Sessions:
             raise OptionError(NO_LATTICES)
 
     def _check_first(self, session: _Session, least: int) -> None:
-        """Check the first frames of a session once there are enough of them."""
         if session.unchecked and sum(map(len, session.unchecked)) >= least:
             frames, session.unchecked = np.concatenate(session.unchecked), None
             self._decoder._input_check.session(frames)

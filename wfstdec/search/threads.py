@@ -1,14 +1,13 @@
-"""Threads, the base of backends on the host, and deferred signals.
+"""Thread pool, base class of CPU backends, and deferred signals.
 
-    with DeferredSignals() as held:       # Ctrl-C is kept here, and raised at the end
+    with DeferredSignals() as held:       # Ctrl-C is kept here and raised at the end
         for utterance in utterances:
-            held.check()                  # where the work may be left
+            held.check()                  # a point where work may stop
             pass_through(search, utterance, pace)
 
-An exception of a signal handler can leave a session half-way, and numba turns one that
-comes while a kernel's result is made into a `SystemError`. So it is kept, all threads
-stop at their next `check`, and it is raised then. A call of a kernel takes about a
-tenth of a second.
+An exception from a signal handler can leave a session inconsistent, and numba turns one
+that comes while a kernel's result is converted into a `SystemError`. So it is kept, all
+threads stop at their next `check`, and it is raised then. A kernel call takes 0.1 s.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` is ten times as slow
@@ -34,27 +33,27 @@ from wfstdec.search.logprobs import as_rows, with_numbers_checked
 LATTICES, SESSION_LATTICES = "lattices", "lattices of sessions"
 SEGMENTS, MEMORY_PLANS = "segments", "memory plans"
 Read = Callable[[Sequence[int], Sequence[Any]], list[Any]]
-"""Makes what is asked for of the positions of some utterances, and of their results."""
+"""Callback `(indices, results) -> values` applied to the results of some utterances."""
 _HEARD = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
     if hasattr(signal, name)
 )
 PATIENCE_S = 1.0
-"""Threads that do not stop for this long, as they compile kernels, are left alone."""
-PART_S = 0.1  # seconds that a call of a kernel should take
+"""Threads that do not stop for this long, as they compile kernels, are not awaited."""
+PART_S = 0.1  # target duration of a kernel call, seconds
 FIRST_FRAMES, LEAST_FRAMES, MOST_FRAMES = 64, 4, 1 << 20
-FASTER = 16  # largest factor by which the frames of a call may grow
+FASTER = 16  # largest growth factor of the frames of a call
 
 _of_thread = threading.local()
 
 
 class Interrupted(BaseException):
-    """Work was left; `DeferredSignals` raises what a handler raised."""
+    """Work stopped early; `DeferredSignals` raises the handler's exception."""
 
 
 class DeferredSignals:
-    """Defers exceptions of signal handlers, in the main thread; the outermost does."""
+    """Defers exceptions of signal handlers in the main thread; the outermost does."""
 
     def __init__(self) -> None:
         self._active = False
@@ -66,13 +65,13 @@ class DeferredSignals:
         outer = getattr(_of_thread, "held", None)
         if outer is not None and outer._active:
             return outer
-        # Python calls handlers in the main thread, and only there may they be set.
+        # Handlers run, and can be set, in the main thread only.
         if threading.get_ident() == threading.main_thread().ident:
             for number in _HEARD:
                 before = _signal.getsignal(number)
                 if callable(before):
                     self._before.append((number, before))
-                    _signal.signal(number, self._hear)
+                    _signal.signal(number, self._handle)
         _of_thread.held, self._active = self, True
         return self
 
@@ -81,7 +80,7 @@ class DeferredSignals:
             return
         self._active, _of_thread.held = False, None
         for number, before in self._before:
-            if _signal.getsignal(number) == self._hear:  # a handler may set another
+            if _signal.getsignal(number) == self._handle:  # a handler may set another
                 _signal.signal(number, before)
         if self._raised is None or error is self._raised:
             return
@@ -89,18 +88,17 @@ class DeferredSignals:
             raise self._raised from None
         raise self._raised
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        """Call the handler and keep what it raises."""
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         late = self._overdue
         try:
             dict(self._before)[number](number, frame)
         except BaseException as error:
-            # No `check` will come, or none came for too long: raised here.
+            # No `check` will follow, or none came for too long: raise here.
             if not self._active or late:
                 raise
             if self._raised is None:
                 self._raised, self._since = error, time.monotonic()
-            # A kernel that is compiled takes long, and may be left.
+            # Compilation takes long and may be interrupted.
             if any(
                 one.f_code.co_name == "_compile_for_args"
                 for one, _ in walk_stack(frame)
@@ -113,16 +111,16 @@ class DeferredSignals:
         return self._raised is not None and waited > PATIENCE_S
 
     def check(self) -> None:
-        """Raise `Interrupted` where a handler has raised something; in any thread."""
+        """Raise `Interrupted` in any thread if a handler has raised."""
         if self._raised is not None:
             raise Interrupted
 
     def join(self) -> None:
-        """Let this thread's work belong to it."""
+        """Register this thread's work with it."""
         _of_thread.held = self
 
     def wait(self, work: Iterable[Future]) -> set[Future]:
-        """Wait for threads; returns those that do not stop."""
+        """Wait for threads; return those that do not stop."""
         pending = set(work)
         while pending and not self._overdue:
             pending = wait(pending, PATIENCE_S / 2).not_done
@@ -130,7 +128,7 @@ class DeferredSignals:
 
 
 class CallBudget:
-    """Number of frames of a kernel call, so that it takes about `PART_S`."""
+    """Number of frames per kernel call, so that it takes about `PART_S`."""
 
     def __init__(self, frames: int = FIRST_FRAMES) -> None:
         self.frames = frames
@@ -146,7 +144,7 @@ class CallBudget:
 
 
 def check() -> None:
-    """Raise `Interrupted` in this thread where a handler has raised something."""
+    """Raise `Interrupted` in this thread if a handler has raised."""
     held = getattr(_of_thread, "held", None)
     if held is not None:
         held.check()
@@ -167,15 +165,15 @@ def pass_through(search: Any, chunk: Any, pace: CallBudget) -> None:
         check()
 
 
-GROUP = 16  # most utterances of a call: kernels are compiled for this number
-SESSIONS = 256  # most sessions of a call
+GROUP = 16  # most utterances per call: kernels are compiled for this number
+SESSIONS = 256  # most sessions per call
 _NOTHING = np.zeros((0, 0), np.float32)
 _Given = TypeVar("_Given")
 _Item = TypeVar("_Item")
 
 
 class Workers:
-    """Threads that work side by side; started when there is work for them."""
+    """Pool of worker threads, started when there is work."""
 
     def __init__(self, threads: int, pace: CallBudget | None = None) -> None:
         self.threads = threads
@@ -190,7 +188,7 @@ class Workers:
         self.end_threads()
 
     def end_threads(self) -> None:
-        """End the threads; others are started when there is work again."""
+        """End the threads; new ones are started when there is work."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=not self._late)
@@ -198,12 +196,12 @@ class Workers:
     def map(
         self, function: Callable[[_Given], _Item], items: Sequence[_Given]
     ) -> list[_Item]:
-        """Call for every item; results in order. Not for several threads at once."""
+        """Apply a function to every item; results in order. Not for concurrent use."""
         if len(items) == 1:
             with DeferredSignals():
                 return [function(items[0])]
         results: dict[int, _Item] = {}
-        left = iter(range(len(items)))  # all threads take from it
+        left = iter(range(len(items)))  # shared by all threads
         with DeferredSignals() as held:
 
             def work() -> None:
@@ -213,7 +211,7 @@ class Workers:
                         held.check()
                         results[at] = function(items[at])
                 except BaseException:
-                    for _ in left:  # no thread begins another
+                    for _ in left:  # stops the other threads
                         pass
                     raise
 
@@ -221,7 +219,7 @@ class Workers:
             if others < 1:
                 work()
                 return [results[at] for at in range(len(items))]
-            held.wait(self._late)  # a thread left alone may still use its search
+            held.wait(self._late)  # a thread not awaited may still use its search
             held.check()
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self.threads - 1)
@@ -240,25 +238,25 @@ ALONE = Workers(1)  # the calling thread alone
 
 
 class HostBackend(ABC):
-    """A backend whose searches run on the host, a group of utterances in a thread."""
+    """Backend whose searches run on the host, a group of utterances per thread."""
 
     can = frozenset({LATTICES, SESSION_LATTICES})
     checks_numbers = False
-    """Whether `decode_group` checks numbers of log-probs: they are read once then."""
+    """Whether `decode_group` validates the numbers of log-probs, in the same pass."""
 
     def __init__(self, num_tokens: int, searched: Any = None) -> None:
         self._num_tokens, self._searched = num_tokens, searched
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Memory and prepared boosts stay behind.
+        # Without memory and prepared boosts.
         return _made_again, (type(self), self._searched)
 
     def inputs(self, logprobs: Any, lengths: Any) -> list[np.ndarray]:
-        """Check shapes; float32 [T, V], C order. Searches begin with the numbers."""
+        """Check shapes; return float32 [T, V], C order. Numbers are checked later."""
         return as_rows(logprobs, lengths, self._num_tokens)
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:  # noqa: B027
-        """Lay out boosts, as `Backend.prepare`: nothing to do by default."""
+        """Lay out boosts, as `Backend.prepare`: nothing by default."""
 
     @abstractmethod
     def start(
@@ -276,8 +274,8 @@ class HostBackend(ABC):
         workers: Workers = ALONE,
         read: Read | None = None,
     ) -> list[Any]:
-        """Decode whole utterances, in groups, the longest utterance first."""
-        # Equal boost lists are compiled once, and are one object.
+        """Decode whole utterances in groups, the longest first."""
+        # Equal boost lists are compiled once and are one object.
         lengths, most = list(map(len, utterances)), 1 if record else GROUP
         groups = groups_of(lengths, boosts, workers.threads, most)
 
@@ -297,7 +295,7 @@ class HostBackend(ABC):
             each = chain(*workers.map(decode_some, groups))
         except LogprobError:
             for i, one in enumerate(utterances):
-                with_numbers_checked(one, i)  # the first of all is named
+                with_numbers_checked(one, i)  # names the first invalid one
             raise
         found = dict(zip(chain(*groups), each, strict=True))
         return [found[i] for i in range(len(utterances))]
@@ -310,7 +308,7 @@ class HostBackend(ABC):
         pace: CallBudget,
         names: Sequence[int] = (),
     ) -> Sequence[Any]:
-        """Decode at most `GROUP` whole utterances with the same boosts; one by one."""
+        """Decode at most `GROUP` whole utterances with the same boosts, one by one."""
         return self._decode_each(utterances, options, boosts, pace, names)
 
     def _decode_each(
@@ -339,7 +337,7 @@ class HostBackend(ABC):
         names: Sequence[int | str] | None = None,
         workers: Workers = ALONE,
     ) -> None:
-        """Pass searches through a chunk each, as `Backend.advance`."""
+        """Advance searches by a chunk each, as `Backend.advance`."""
         called = range(len(chunks)) if names is None else names
         chunks = list(map(with_numbers_checked, chunks, called))
         groups = [[0]]
@@ -356,7 +354,7 @@ class HostBackend(ABC):
         workers.map(advance_some, groups)
 
     def kind_of(self, search: Any) -> Any:
-        """An object that searches share which `advance_group` may have together."""
+        """Return an object shared by searches that `advance_group` may combine."""
         return self
 
     def advance_group(
@@ -366,7 +364,7 @@ class HostBackend(ABC):
         names: Sequence[int | str],
         pace: CallBudget,
     ) -> None:
-        """Pass searches of one kind through a chunk each; one by one."""
+        """Advance searches of one kind by a chunk each, one by one."""
         for search, chunk, name in zip(searches, chunks, names, strict=True):
             if len(chunk):
                 with naming(name):
@@ -379,7 +377,7 @@ def _made_again(backend: Callable[[Any], Any], searched: Any) -> Any:
 
 
 def _freeze(tables: Any) -> None:
-    # Kernels are compiled for read-only arrays, and pickles do not keep that.
+    # Kernels are compiled for read-only arrays; pickles lose the flag.
     if isinstance(tables, np.ndarray):
         tables.setflags(write=False)
     elif isinstance(tables, tuple):
@@ -390,7 +388,7 @@ def _freeze(tables: Any) -> None:
 def groups_of(
     lengths: Sequence[int], kinds: Sequence[Any], threads: int, most: int
 ) -> list[list[int]]:
-    """Groups of utterances of one kind, by identity; about four for each thread."""
+    """Group utterances of one kind, by identity; about four groups per thread."""
     enough = sum(lengths) / (4 * threads)
     groups: list[list[int]] = []
     begun: dict[int, tuple[list[int], int]] = {}  # group and its frames
@@ -407,7 +405,7 @@ def groups_of(
 
 
 def filled_up(utterances: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Fill up a group with empty arrays: a kernel is compiled for `GROUP` arrays."""
+    """Pad a group with empty arrays: kernels are compiled for `GROUP` arrays."""
     assert len(utterances) <= GROUP
     return (*utterances, *[_NOTHING] * (GROUP - len(utterances)))
 
@@ -415,7 +413,7 @@ def filled_up(utterances: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 def stretch(
     given: tuple[np.ndarray, ...], num: int, at: np.ndarray, frames: int
 ) -> tuple[tuple[np.ndarray, ...], int, int, int]:
-    """The part of a kernel's work for one call, from `at` on, of at most `frames`."""
+    """Return the part of a kernel's work for one call: `frames` from `at` on."""
     i, frame = at[:2].tolist()
     left = frame + frames
     while i < num and len(given[i]) <= left:

@@ -1,1 +1,1 @@
-"""RNN-T and TDT: searches on torch tensors, over the models of `lm/` and `boost/`."""
+"""RNN-T and TDT: searches on torch tensors, with models of `lm/` and `boost/`."""

@@ -1,20 +1,20 @@
-"""Automata with back-off in torch: language models and boosts, looked up in batches.
+"""Back-off automata in torch: batched look-up of language models and boosts.
 
-    lm = TorchNgramLM(ngram_lm)                        # what the field calls NGPU-LM
+    lm = TorchNgramLM(ngram_lm)                        # also called NGPU-LM
     costs, nextstates = lm(states)                     # of all labels, [N, L] each
     costs, nextstates = lm.step(states, labels)        # of one label each, [N] each
     total += lm.final(states)
 
-The numbers are those of `lm.kernels`, bit for bit, on any device. A state's row is the
-root's, overwritten by the arcs of ever longer histories:
+The numbers are bit-identical to those of `lm.kernels` on any device. A state's row is
+the root's, overwritten by the arcs of ever longer histories:
 
     costs[:] = b1 + b2 + ... + root's row
     ...
     costs[labels of the link] = b1 + its arcs
     costs[labels of the state] = its arcs
 
-On the CPU the kernels of `wfstdec.lm.kernels` do the same faster. Shapes depend on N
-and L alone: torch's own operations can be traced and exported.
+On the CPU the kernels of `wfstdec.lm.kernels` do the same faster. Shapes depend only on
+N and L, so that torch's operations can be traced and exported.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton, BackoffModel, frozen
 from wfstdec.lm.ngram import NgramLM
 
 _SPLIT_ARRAYS = {"state_arc_splits": "arc_cost", "model_label_splits": "label_alias"}
-"""Arrays of splits, and those that they split."""
+"""Arrays of splits, and the arrays that they split."""
 
 
 class TorchBackoff(nn.Module):
-    """Models over the same labels together, and one that costs nothing."""
+    """Several models over the same labels, and one without costs."""
 
-    # States are integers [N] and identify the model too; next states are int32, costs
+    # States are integers [N] that also identify the model; next states are int32, costs
     # float32, nats.
 
-    # int64 [models + 1], where each begins; the last one is where all labels cost
-    # nothing
+    # int64 [models + 1], the first state of each; the last model costs nothing
     start: Tensor
     final_cost: Tensor
 
@@ -61,24 +60,23 @@ class TorchBackoff(nn.Module):
         self.register_buffer("final_cost", torch.tensor(self._automaton.final_cost))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make the arrays of a pickle read-only again, as kernels are compiled for."""
+        """Make the arrays of a pickle read-only again, as the kernels require."""
         super().__setstate__(state)
         self._automaton = frozen(self._automaton)
 
     def forward(self, states: Any) -> tuple[Any, Any]:
-        """Costs and next states of all labels, [N, L] each; of a tensor or an array."""
+        """Return costs and next states of all labels, [N, L] each."""
         if _is_symbolic(states):
             return self.tables.rows(states)
         return self._asked(kernels.rows, states)
 
     def step(self, states: Any, labels: Any) -> tuple[Any, Any]:
-        """The cost of one label in each state, and where it leads, [N] each."""
+        """Return the cost of one label in each state, and its next state, [N] each."""
         if _is_symbolic(states):
             return self.tables.step(states, labels)
         return self._asked(kernels.steps, states, labels)
 
     def _asked(self, kernel: Any, *given: Any) -> tuple[Any, Any]:
-        """Costs and next states by a kernel, as arrays or tensors like those given."""
         states, *labels = (np.asarray(part).astype(np.int32) for part in given)
         size = (len(states), self.num_labels)[: 2 - len(labels)]
         found = np.empty(size, np.float32), np.empty(size, np.int32)
@@ -88,12 +86,12 @@ class TorchBackoff(nn.Module):
         return found
 
     def final(self, states: Tensor) -> Tensor:
-        """The costs of ending, [N]: `</s>`, or the refund of an incomplete phrase."""
+        """Return the costs of ending, [N]: `</s>`, or refunds of incomplete phrases."""
         return self.final_cost[states.long()]
 
     @property
     def tables(self) -> BackoffTables:
-        """Tables for torch's own operations on this device; read before tracing."""
+        """Tables for torch's operations on this device; read before tracing."""
         device = self.start.device
         if self._tables is None or self._tables.alias.device != device:
             given = self._automaton, self._model_of_state, self.num_labels
@@ -102,7 +100,6 @@ class TorchBackoff(nn.Module):
 
 
 def _is_symbolic(states: Any) -> bool:
-    """Tell whether kernels cannot read states: tensors elsewhere, or traced."""
     if isinstance(states, np.ndarray):
         return False
     is_plain = type(states) is Tensor and states.device.type == "cpu"
@@ -117,7 +114,7 @@ class TorchNgramLM(TorchBackoff):
 
 
 class BackoffTables:
-    """Arrays of a model laid out for torch's own operations, on a device."""
+    """Arrays of a model laid out for torch's operations, on a device."""
 
     def __init__(
         self,
@@ -131,7 +128,7 @@ class BackoffTables:
 
         is_root = automaton.backoff_state < 0
         counts = np.where(is_root, 0, np.diff(automaton.state_arc_splits))
-        # How many links lead from any state to its root at most.
+        # Maximum number of links from any state to its root.
         depth, at = 0, automaton.backoff_state
         while (at >= 0).any():
             at = np.where(at < 0, -1, automaton.backoff_state[at])
@@ -139,7 +136,7 @@ class BackoffTables:
         self.depth = depth
         self.width = int(counts.max())
         roots = np.flatnonzero(is_root)
-        # Labels on arcs, and the one that each label counts as, the last for `<unk>`.
+        # Labels on arcs, and the alias of each label, the last for `<unk>`.
         count = len(automaton.label_alias)
         size, alias = num_labels, np.arange(num_labels)
         if count:
@@ -155,7 +152,7 @@ class BackoffTables:
         states, last = np.arange(len(is_root)), np.iinfo(np.int64).max
         self.size, self.alias = size, put(alias)
         self.begin, self.count = put(automaton.state_arc_splits[:-1]), put(counts)
-        # The last arc is a spare one.
+        # The last arc is a dummy.
         self.arc_key = put(np.append(keys, last))
         self.arc_label = put(np.append(automaton.arc_label, size))
         self.arc_next = put(np.append(automaton.arc_next, 0), np.int32)
@@ -169,7 +166,7 @@ class BackoffTables:
     def _chain(
         self, states: Tensor
     ) -> tuple[list[tuple[Tensor, Tensor]], Tensor, Tensor]:
-        """The way to the root: its states, the root's row, costs of getting there."""
+        """Return the links to the root: states, the root's row, costs up to each."""
         total, chain = torch.zeros_like(self.link_cost[states]), []
         for _ in range(self.depth):
             chain.append((states, total))
@@ -185,11 +182,11 @@ class BackoffTables:
         costs = torch.cat([total[:, None] + self.root_cost[root], spare], 1)
         nextstates = torch.cat([self.root_next[root], spare.int()], 1)
         arange = torch.arange(self.width, device=states.device)
-        # The root's row first, longer histories over it.
+        # The root's row first, overwritten by longer histories.
         for at, paid in reversed(chain):
             inside = arange < self.count[at][:, None]
             arcs = torch.where(inside, self.begin[at][:, None] + arange, -1)
-            labels = self.arc_label[arcs]  # the last arc is the spare one
+            labels = self.arc_label[arcs]  # the last arc is the dummy
             costs.scatter_(1, labels, paid[:, None] + self.arc_cost[arcs])
             nextstates.scatter_(1, labels, self.arc_next[arcs])
         return costs[:, self.alias], nextstates[:, self.alias]
@@ -211,11 +208,11 @@ class BackoffTables:
 
 
 def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
-    """All models in one set of arrays, and the model of each state, int32 [S]."""
+    """Concatenate models; return arrays and the model of each state, int32 [S]."""
     parts = {name: [getattr(a, name) for a in automata] for name in Automaton._fields}
     first = {name: np.cumsum([0, *map(len, given)]) for name, given in parts.items()}
     for name in ("arc_next", "backoff_state", "model_start"):
-        # A root backs off to -1, which no offset may move.
+        # A root backs off to -1, which must not be shifted.
         pairs = zip(parts[name], first["final_cost"], strict=False)
         parts[name] = [np.where(part < 0, -1, part + at) for part, at in pairs]
     for name, inner in _SPLIT_ARRAYS.items():
@@ -235,14 +232,14 @@ MAX_FLAT_ARCS = 20_000_000
 
 
 class TorchPhrases(TorchBackoff):
-    """The lists of a batch; equal objects are laid out once.
+    """Boost lists of a batch; equal objects are laid out once.
 
     Args:
         lists: Phrases of tokens, or None, for each utterance; at least one is a list.
-        flat: Leave one link to each state. None does where the device is no CPU.
+        flat: Keep one link per state. None does so on devices other than the CPU.
 
     Attributes:
-        model_of_list: int64 [B], which of `start` is an utterance's.
+        model_of_list: int64 [B], index into `start` of each utterance.
     """
 
     model_of_list: Tensor
@@ -268,13 +265,13 @@ def flattened(phrases: PhraseBoosts) -> PhraseBoosts:
     while len(at):
         counts = splits[at + 1] - splits[at]
         num_arcs += int(counts.sum())
-        # Links then stay as they are: slower, but in memory.
+        # Links are then kept: slower, but in memory.
         if num_arcs > MAX_FLAT_ARCS:
             return phrases
         before = np.repeat(splits[at] - np.cumsum(counts) + counts, counts)
         arcs = before + np.arange(len(before))
         keys = np.repeat(source, counts) * np.int64(phrases.num_labels)
-        # In the order in which a walk over the links would add.
+        # In the order of addition along the links.
         costs = np.repeat(total, counts) + a.arc_cost[arcs]
         found.append((keys + a.arc_label[arcs], arcs, costs))
         inner = link[at] >= 0
@@ -284,7 +281,7 @@ def flattened(phrases: PhraseBoosts) -> PhraseBoosts:
         inner = link[at] >= 0
         source, at, total = source[inner], at[inner], total[inner]
     keys, arcs, costs = map(np.concatenate, zip(*found, strict=True))
-    # The longest history that has a label counts, which comes first.
+    # The longest history that has a label counts; it comes first.
     keys, which = np.unique(keys, return_index=True)
     ends = np.arange(phrases.num_states + 1) * np.int64(phrases.num_labels)
     flat = a._replace(

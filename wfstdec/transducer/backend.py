@@ -1,4 +1,4 @@
-"""The searches as backend of the decoder: batches, and sessions."""
+"""Backend of the transducer decoder: batches, and sessions."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -21,19 +21,19 @@ from wfstdec.transducer.pricing import Fusion, Term
 from wfstdec.transducer.steps import Searcher
 
 _SETTLE_FROM = 64
-"""Tokens common to all hypotheses leave the beam when there are this many."""
+"""Tokens common to all hypotheses leave the beam from this number on."""
 
 
 class FrameBuffer(NamedTuple):
-    """Frames for a search: those that it still needs, and new ones."""
+    """Frames for a search: kept ones and new ones."""
 
     frames: Tensor  # [T, D]
-    first: int  # The number of the first of them
-    come: int  # How many there are of the utterance by now
+    first: int  # index of the first frame
+    come: int  # number of frames of the utterance so far
 
 
 class TransducerSearch:
-    """Search of an utterance under way, frame by frame as they come."""
+    """Frame-by-frame search of one utterance that arrives in chunks."""
 
     def __init__(self, searcher: Searcher) -> None:
         self.searcher = searcher
@@ -43,29 +43,29 @@ class TransducerSearch:
 
     @property
     def company(self) -> object:
-        """Searches of the same company can be advanced side by side."""
+        """Key of searches that can be advanced in one batch."""
         models = tuple(id(term.model) for term in self.searcher.fusion.terms)
         return models, self.searcher.options
 
     def coming(self, chunk: Tensor) -> FrameBuffer:
-        """Join a chunk to the frames at hand."""
+        """Append a chunk to the kept frames."""
         if self._rest is None:
             return FrameBuffer(chunk, 0, len(chunk))
         frames, first, come = self._rest
         if chunk.shape[1] != frames.shape[1]:
             raise ShapeError(
-                f"D={chunk.shape[1]}, expected D={frames.shape[1]} as at first"
+                f"D={chunk.shape[1]}, expected D={frames.shape[1]} as before"
             )
         return FrameBuffer(torch.cat([frames, chunk]), first, come + len(chunk))
 
     def move(self, coming: FrameBuffer, beam: Beam) -> None:
-        """Stand where a search through these frames came to."""
+        """Set the state to that after these frames."""
         frames, first, come = coming
         live = torch.where(beam.live, beam.frame, come)
         gone = min(int(live.min()), come) - first
         self._rest = FrameBuffer(frames[gone:], first + gone, come)
         count = _common(beam) if beam.rows.shape[1] >= _SETTLE_FROM else 0
-        # Tokens that all hypotheses have at the same frames leave the beam.
+        # Tokens that all hypotheses share, at the same frames, leave the beam.
         if count:
             self._settled.append(rows_of(beam, 0, 0)[:count])
             beam = beam._replace(
@@ -87,7 +87,7 @@ class TransducerSearch:
         return paths
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
-        """How far the search has come; `since`: settled tokens to skip."""
+        """Return the partial result; `since`: settled tokens to skip."""
         beam, best = self.beam, int(self.beam.score[0].argmax())
         rows = np.concatenate([*self._settled, rows_of(beam, 0, best)])
         ends = self.searcher.fusion.final(beam.fusion, beam.score.shape[1])
@@ -102,7 +102,7 @@ class TransducerSearch:
 
 
 def source_of(comings: Sequence[FrameBuffer], device: torch.device) -> Source:
-    """Frames of several utterances side by side, what is behind them being zeros."""
+    """Batch the frames of several utterances, padded with zeros."""
     frames = torch.nn.utils.rnn.pad_sequence(
         [coming.frames for coming in comings], batch_first=True
     )
@@ -112,7 +112,6 @@ def source_of(comings: Sequence[FrameBuffer], device: torch.device) -> Source:
 
 
 def _common(beam: Beam) -> int:
-    """How many first tokens all live hypotheses of the first utterance share."""
     live = beam.live[0].nonzero()[:, 0]
     if not len(live):
         return 0
@@ -122,14 +121,14 @@ def _common(beam: Beam) -> int:
 
 
 def rows_of(beam: Beam, utterance: int, hypothesis: int) -> np.ndarray:
-    """The tokens of a hypothesis with their frames, int32 [N, 3]."""
+    """Return the tokens of a hypothesis with their frames, int32 [N, 3]."""
     count = int(beam.length[utterance, hypothesis])
     row = utterance * beam.score.shape[1] + hypothesis
     return beam.rows[row, :count].cpu().numpy().astype(np.int32)
 
 
 def tokens_of(rows: np.ndarray) -> PathTokens:
-    """The path of rows as of `rows_of`."""
+    """Return the path of rows as in `rows_of`."""
     return without_labels(rows.T.copy())
 
 
@@ -140,14 +139,14 @@ def paths_of(
     lengths: Sequence[int],
     settled: Sequence[np.ndarray] = (),
 ) -> list[list[Path]]:
-    """The paths of each utterance, best first, with their ends.
+    """Return the paths of each utterance, best first, with their ends.
 
     `settled`: rows before those of the beam.
     """
     ends = fusion.final(beam.fusion, beam.score.numel()).view(beam.score.shape)
     with_end = beam.score + ends
     may_end = with_end > -float("inf")
-    # Where none may end, all count without it.
+    # Without a hypothesis that may end, all count without end costs.
     total = torch.where(may_end.any(1, keepdim=True), with_end, beam.score)
     length = beam.before + beam.length + 1
     rank = total / length if options.length_norm == "mean" else total
@@ -186,21 +185,20 @@ class TransducerBackend(ModelBackend):
     ) -> None:
         super().__init__(model, device, batch_size, encodes)
         self._checked = CheckedModel(model)
-        self.dense: bool | None = None  # of searches; None by the device
+        self.dense: bool | None = None  # of searches; None: by the device
         self._lms = [(lm.to(self.device), weight) for lm, weight in lms]
         self._alone: WeakCache[PhraseBoosts, TorchPhrases] = WeakCache(
             lambda one: self._laid_out([one])
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arguments; prepared boosts are not pickled."""
         given = self.model, self.device, self.batch_size, self.encodes
         return type(self), (*given, self._lms)
 
     def searcher(
         self, options: TransducerOptions, boosts: Sequence[CompiledBoosts]
     ) -> Searcher:
-        """A search of some utterances, with their boosts."""
+        """Return a search of some utterances, with their boosts."""
         terms, lists = [], phrases_of(boosts)
         for lm, weight in self._lms:
             if scaled := weight * options.lm_scale:
@@ -212,7 +210,7 @@ class TransducerBackend(ModelBackend):
         return Searcher(self._checked, options, fusion, self.device, self.dense)
 
     def prepare(self, options: TransducerOptions, boosts: CompiledBoosts) -> None:
-        """Lay out boosts; they are kept while they live."""
+        """Lay out boosts; the layout lives as long as they do."""
         [phrases] = phrases_of([boosts])
         if phrases is not None:
             self._alone.of(phrases)
@@ -254,14 +252,14 @@ class TransducerBackend(ModelBackend):
         names: Sequence[int | str] | None = None,
         **_: Any,
     ) -> None:
-        """Pass searches through a chunk each, as `Backend.advance`."""
-        # Those with the same boosts go side by side, `batch_size` at a time.
+        """Advance searches by a chunk each, as `Backend.advance`."""
+        # Searches with the same boosts are batched, `batch_size` at a time.
         companies: dict[object, list[tuple[TransducerSearch, FrameBuffer, Any]]] = {}
         called = range(len(chunks)) if names is None else names
         for search, chunk, name in zip(searches, chunks, called, strict=True):
             if len(chunk):
-                # Everything is checked first: an error must leave all searches as they
-                # were.
+                # Everything is checked first: an error must leave all searches
+                # unchanged.
                 with naming(name):
                     one = search, search.coming(chunk), name
                 companies.setdefault(search.company, []).append(one)
@@ -274,15 +272,15 @@ class TransducerBackend(ModelBackend):
                 beam = side_by_side([search.beam for search in together])
                 after = searcher.run(beam, source_of(comings, self.device), given)
                 moves += zip(together, comings, taken_apart(after), strict=True)
-        # Only now: no member of any company can fail any more.
+        # Only now, when no search can fail any more.
         for search, coming, beam in moves:
             search.move(coming, beam)
 
     def _phrases(
         self, lists: Sequence[PhraseBoosts | None]
     ) -> tuple[TorchPhrases, Tensor]:
-        """Phrases where the model is, and which of their starts is an utterance's."""
-        # A list that all have is laid out once.
+        """Return phrases on the model's device, and the index of each utterance."""
+        # Equal lists are laid out once.
         different = {id(one): one for one in lists if one is not None}
         if len(different) > 1:
             phrases = self._laid_out(lists)

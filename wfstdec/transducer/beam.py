@@ -1,10 +1,10 @@
-"""The hypotheses of a batch, merged and pruned in fixed shapes.
+"""Hypotheses of a batch, merged and pruned in fixed shapes.
 
-Two candidates are one if their tokens and their frames are. The beam knows how many
-first tokens every two of its texts share. Text a is the beginning of b if they share
-all of a's, and a's child by a token y is b if b is one longer and ends in y: so the
-text of a candidate is named by that of its parent and its token. The number of shared
-tokens grows by at most one in a step, where the next tokens are the same.
+Two candidates are one if their tokens and their frames are equal. The beam stores how
+many first tokens every two of its texts share. Text a is a prefix of b if they share
+all of a's tokens, and a's child by a token y is b if b is one longer and ends in y. So
+the text of a candidate is identified by its parent and its token. The number of shared
+tokens grows by at most one in a step, where the next tokens are equal.
 
 `sum_runs` adds with `wfstdec.search.log_add`, with the same bits on every device: a
 numba kernel on a CPU, a CUDA kernel (CuPy) on a GPU. Other devices, or a GPU without
@@ -35,20 +35,20 @@ from wfstdec.transducer.pricing import States
 
 NO_TOKEN = -1
 LEAST_ROWS = 16
-"""Products of fewer rows may be rounded otherwise, by other kernels of libraries."""
+"""With fewer rows, libraries may use other routines that round differently."""
 _INF = float("inf")
 
 
 class Source(NamedTuple):
-    """Frames of a batch of utterances that have come so far."""
+    """Frames of a batch of utterances that have arrived."""
 
     frames: Tensor  # [B, T, D]
-    first: Tensor  # int64 [B], the number of the first of these in its utterance
-    come: Tensor  # int64 [B], how many there were so far, those before `first` too
-    is_ended: Tensor  # bool [B], no more will come
+    first: Tensor  # int64 [B], index of the first of these in its utterance
+    come: Tensor  # int64 [B], number of frames so far, those before `first` included
+    is_ended: Tensor  # bool [B], whether the utterance is complete
 
     def ended(self) -> Source:
-        """Mark the source as ended: these were all frames."""
+        """Mark all utterances as complete."""
         return self._replace(is_ended=torch.ones_like(self.is_ended))
 
 
@@ -57,20 +57,20 @@ class Beam(NamedTuple):
 
     score: Tensor  # float64 [B, K], nats, higher is better
     frame: Tensor  # int64 [B, K], t: the next frame
-    run: Tensor  # int64 [B, K], tokens since the frame last moved
+    run: Tensor  # int64 [B, K], tokens since the last frame advance
     length: Tensor  # int64 [B, K], u: tokens in `rows`
     last: Tensor  # int64 [B, K], the last token, -1 for none
-    shared: Tensor  # int64 [B, K, K], how many first tokens two texts have in common
+    shared: Tensor  # int64 [B, K, K], number of first tokens shared by two texts
     # int32 [B * K, U, 3], of each token: itself, its frame, the frame after
     rows: Tensor
-    g: Tensor  # [B * K, ...], what the predictor gave
-    state: Any  # Pytree of tensors [B * K, ...], of the predictor
+    g: Tensor  # [B * K, ...], output of the predictor
+    state: Any  # pytree of tensors [B * K, ...], of the predictor
     fusion: States  # int64 [B * K] for each term
     before: Tensor  # int64 [B, 1], tokens before those in `rows`
 
     @property
     def live(self) -> Tensor:
-        """Mask of hypotheses that there are, bool [B, K]."""
+        """Mask of existing hypotheses, bool [B, K]."""
         return self.score > -_INF
 
 
@@ -79,20 +79,20 @@ _OF_UTTERANCES = ("score", "frame", "run", "length", "last", "shared", "before")
 
 
 class Candidates(NamedTuple):
-    """Candidates that may follow: W for each hypothesis."""
+    """Candidates for the next beam: W for each hypothesis."""
 
-    score: Tensor  # float64 [B, K, W], -inf where there is none
-    label: Tensor  # int64 [B, K, W], a token, or -1 where the text stays the same
+    score: Tensor  # float64 [B, K, W], -inf without a candidate
+    label: Tensor  # int64 [B, K, W], a token, or -1 if the text is unchanged
     frame: Tensor  # int64 [B, K, W], the next frame
 
 
 def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> Beam:
-    """Make a beam of one live hypothesis, the empty text, for each utterance."""
+    """Return a beam of one live hypothesis, the empty text, per utterance."""
     none = torch.zeros(num, width, dtype=torch.int64, device=g.device)
     score = torch.full_like(none, -_INF, dtype=torch.float64)
     score[:, 0] = 0
     return Beam(
-        # No tensor twice: a step that is exported would take them to be one for good.
+        # No tensor twice: an exported step would treat them as one.
         *(score, none, none.clone(), none.clone(), none + NO_TOKEN),
         shared=none.new_zeros(num, width, width),
         rows=none.new_zeros(num * width, 0, 3).int(),
@@ -104,7 +104,7 @@ def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> B
 
 
 def with_room(beam: Beam, length: int, more: int = 0) -> Beam:
-    """Grow the arrays of a beam that has no room for so many tokens, and for more."""
+    """Grow the arrays of a beam that lacks capacity for `length` and `more` tokens."""
     num, room, _ = beam.rows.shape
     if room >= length:
         return beam
@@ -113,7 +113,7 @@ def with_room(beam: Beam, length: int, more: int = 0) -> Beam:
 
 
 def side_by_side(beams: Sequence[Beam]) -> Beam:
-    """The beams of several batches as one."""
+    """Concatenate the beams of several batches."""
     if len(beams) == 1:
         return beams[0]
     longest = max(beam.rows.shape[1] for beam in beams)
@@ -122,7 +122,7 @@ def side_by_side(beams: Sequence[Beam]) -> Beam:
 
 
 def taken_apart(beam: Beam) -> list[Beam]:
-    """A beam for each utterance."""
+    """Split a beam into one per utterance."""
     num, width = beam.score.shape
     found = []
     for i in range(num):
@@ -137,7 +137,7 @@ def taken_apart(beam: Beam) -> list[Beam]:
 
 
 def longer_by(more: int, beam: Beam) -> Tensor:
-    """Tell whether hypothesis b is a and `more` tokens, [B, a, b], both alive."""
+    """Return whether hypothesis b is a plus `more` tokens, [B, a, b], both alive."""
     counts = beam.length[:, :, None] + more == beam.length[:, None, :]
     live = beam.live[:, :, None] & beam.live[:, None, :]
     return counts & (beam.shared == beam.length[:, :, None]) & live
@@ -146,10 +146,10 @@ def longer_by(more: int, beam: Beam) -> Tensor:
 def merge(
     beam: Beam, found: Candidates, how: Literal["sum", "max"], num_labels: int
 ) -> Candidates:
-    """Merge equal texts and frames: the best keeps its place and gets all the score."""
-    # Of equal ones the first counts: the lower hypothesis, then the lower candidate.
-    # A number for each candidate's text: of its parent's first hypothesis, its token,
-    # also where the text has stayed the same.
+    """Merge equal texts and frames: the best keeps its place and gets the sum."""
+    # Ties go to the lower hypothesis, then the lower candidate.
+    # A number for each candidate's text: of its parent's first hypothesis, and its
+    # token, also if the text is unchanged.
     first = longer_by(0, beam).int().argmax(2)
     longer = longer_by(1, beam)
     parent = longer.int().argmax(1)
@@ -171,7 +171,7 @@ def merge(
     none = torch.full_like(score, -_INF)
     best = none.scatter_reduce(1, group, score, "amax").gather(1, group)
     nowhere = torch.full_like(order, order.shape[1])
-    # Sorting has moved candidates: ties go by where they stood before.
+    # Sorting has moved candidates: ties go by their earlier position.
     place = torch.where(score == best, order, nowhere)
     place = nowhere.scatter_reduce(1, group, place, "amin").gather(1, group)
     if how == "sum":
@@ -182,9 +182,9 @@ def merge(
 
 
 def select(beam: Beam, found: Candidates) -> tuple[Beam, Tensor]:
-    """The K best candidates as a beam, and which of them are tokens, bool [B, K]."""
-    # Of equal ones the lower hypothesis counts, then the lower candidate. g, predictor
-    # and fusion are still their parents'.
+    """Return the K best candidates as a beam; bool [B, K], whether each is a token."""
+    # Ties go to the lower hypothesis, then the lower candidate. g, predictor and fusion
+    # are still their parents'.
     num, width, ways = found.score.shape
     scores = found.score.flatten(1)
     score, order = torch.sort(scores, dim=1, descending=True, stable=True)
@@ -196,13 +196,13 @@ def select(beam: Beam, found: Candidates) -> tuple[Beam, Tensor]:
     rows, g, state, fusion = take_rows(parts, (parent + offset).flatten())
     names = ("length", "frame", "run", "last")
     count, before, run, last = (getattr(beam, n).gather(1, parent) for n in names)
-    # The rows with one more where a token was emitted.
+    # Append a row where a token was emitted.
     spoke, after = label >= 0, torch.maximum(frame, before + 1)
     new = torch.stack([label, before, after], 2).view(-1, 1, 3).int()
     at = count.view(-1, 1, 1).clamp(max=rows.shape[1] - 1).expand(-1, 1, 3)
     new = torch.where(spoke.view(-1, 1, 1), new, rows.gather(1, at))
     rows, count = rows.scatter(1, at, new), count + spoke
-    # How many first tokens the parents share, and one more where the next are the same.
+    # Number of shared first tokens of the parents, plus one if the next are equal.
     across = parent[:, :, None].expand(-1, -1, width)
     shared = beam.shared.gather(1, across).gather(2, across.transpose(1, 2))
     tokens = rows[..., 0].view(num, width, -1)
@@ -237,20 +237,19 @@ PROGRAM = Program(
     constants={},
     threads=_THREADS,
 )
-"""The kernel of a GPU."""
+"""Kernel for a GPU."""
 
 _LIBRARY = torch.library.Library("wfstdec", "DEF")
 _LIBRARY.define("sum_runs(Tensor score, Tensor begins) -> Tensor")
 
 
 def sum_runs(score: Tensor, begins: Tensor) -> Tensor:
-    """Sum probabilities, in order, over runs of neighbours."""
+    """Sum probabilities, in order, over runs of adjacent elements."""
     return torch.ops.wfstdec.sum_runs(score, begins)
 
 
 @kernel
 def _sum_each(score, begins, total):
-    """Fill in the totals, float64 [N, M]."""
     rows, columns = score.shape
     for row in range(rows):
         first = 0
@@ -284,7 +283,7 @@ def _elsewhere(score: Tensor, begins: Tensor) -> Tensor:
 
 
 def launch_sums(device: Device, score: Tensor, begins: Tensor) -> Tensor:
-    """Sum on a device, in the current stream: `sum_runs`."""
+    """Launch `sum_runs` on a device, in the current stream."""
     score, begins = score.contiguous(), begins.contiguous()
     total = torch.empty_like(score)
     task = np.zeros(1, TASK)
@@ -299,7 +298,7 @@ def launch_sums(device: Device, score: Tensor, begins: Tensor) -> Tensor:
 
 @functools.cache
 def _device_of(number: int) -> CupyDevice | None:
-    """A GPU with the kernel, compiled once; None where CuPy cannot have it."""
+    """Return a GPU with the compiled kernel; None if CuPy cannot provide it."""
     try:
         with load_cupy().cuda.Device(number):
             return CupyDevice(PROGRAM)
@@ -310,5 +309,5 @@ def _device_of(number: int) -> CupyDevice | None:
 _LIBRARY.impl("sum_runs", _on_cpu, "CPU")
 _LIBRARY.impl("sum_runs", _on_cuda, "CUDA")
 _LIBRARY.impl("sum_runs", _elsewhere, "CompositeExplicitAutograd")
-# Shapes alone: fake tensors, and what is exported, keep it as one operation.
+# Shapes only: for fake tensors, and to export it as one operation.
 _LIBRARY.impl("sum_runs", lambda score, begins: torch.empty_like(score), "Meta")

@@ -1,9 +1,9 @@
-"""Arrays of the CPU searches, rows of the predictor, and the joiner.
+"""Arrays of the CPU searches, predictor rows, and the joiner.
 
 A text is a node of a tree, identified by its parent and its last token: two hypotheses
-are the same text if and only if their nodes are one. A trace is a node of another tree:
-a token, its frame and the frame after. A text with several alignments has several.
-Both begin with a root for each utterance, the empty text.
+have the same text if and only if their nodes are equal. A trace is a node of another
+tree: a token, its frame and the frame after. A text with several alignments has several
+traces. Both trees begin with a root per utterance, the empty text.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ NONE = -1
 
 
 HYPOTHESIS = record("f8 score", "i8 frame run text trace")
-"""Score in nats, -inf of a dead one; the next frame; tokens since the frame last moved;
-a node of the tree of texts and one of the tree of traces."""
+"""Score in nats, -inf if dead; the next frame; tokens since the last frame advance; its
+nodes in the trees of texts and of traces."""
 TEXT = record("i8 parent token depth slot")
-"""Parent, -1 of a root; last token; how many it has; where the predictor's output for
-it is kept, -1 if it is not."""
+"""Parent, -1 of a root; last token; number of tokens; slot of the predictor's output,
+-1 without one."""
 TRACE = record("i8 parent", "i4 token frame after", align=True)
 SPAN = record("i8 first come at", "? is_ended", align=True)
-"""Of an utterance: the number of the first frame at hand; how many there were; the last
-one that hypotheses may stand at to be open, -1 for none; whether no more will come."""
+"""An utterance's index of the first kept frame; number of frames so far; last frame
+at which hypotheses may be open, -1 for none; whether the utterance is complete."""
 CANDIDATE = record("f8 score merged total", "i8 label frame text best")
-"""`text` is a node, or below -1 a text that is new; of the first of equal ones `total`
-is that of all and `best` the best of them."""
+"""`text` is a node, or below -1 a new text; for the first of equal ones `total` is
+their sum and `best` the best of them."""
 
 
 class Store(NamedTuple):
-    """What the kernels of ALSD++ and AES++ work on: K hypotheses of B utterances."""
+    """Data of the kernels of ALSD++ and AES++: K hypotheses of B utterances."""
 
     width: int  # K
     hyps: np.ndarray  # HYPOTHESIS [B * K]
@@ -47,11 +47,11 @@ class Store(NamedTuple):
     texts: np.ndarray  # TEXT [N], parents precede their children
     traces: np.ndarray  # TRACE [N], likewise
     table: np.ndarray  # int64 [2^n], hash table of texts, -1 where free
-    used: np.ndarray  # int64 [2], texts and traces so far
+    used: np.ndarray  # int64 [2], number of texts and traces
     rows: np.ndarray  # int64 [B * K], the open hypotheses
     candidates: np.ndarray  # CANDIDATE [K * W], of an utterance
     slots: np.ndarray  # int64 [2^n], hash table of candidates
-    kept: np.ndarray  # HYPOTHESIS [K], new ones of an utterance
+    kept: np.ndarray  # HYPOTHESIS [K], next ones of an utterance
 
 
 def store_of(beam: Beam, source: Source, room: int, wide: int) -> Store:
@@ -62,7 +62,7 @@ def store_of(beam: Beam, source: Source, room: int, wide: int) -> Store:
         hyps[name] = as_array(getattr(beam, name)).ravel()
     for name in ("first", "come", "is_ended"):
         span[name] = as_array(getattr(source, name))
-    # Empty texts first, which free places are too.
+    # Empty texts first, also in free places.
     size = num + int(beam.length.sum()) + room
     texts, traces = np.zeros(size, TEXT), np.zeros(size, TRACE)
     for name in ("parent", "token", "slot"):
@@ -80,24 +80,23 @@ def store_of(beam: Beam, source: Source, room: int, wide: int) -> Store:
 
 
 def _table_size(count: int) -> int:
-    """A power of 2, so that `count` entries fill it by half at most."""
     return 1 << max((2 * count - 1).bit_length(), 2)
 
 
 class JoinerLogprobs(NamedTuple):
-    """Log-probs of the joiner for N rows; absent parts have no rows; dtype T."""
+    """Joiner outputs for N rows; absent parts have no rows; dtype T."""
 
     logprobs: np.ndarray  # T [N, V + 1]
-    spoke: np.ndarray  # T [N], logsumexp of the tokens, where blanks are scored
+    spoke: np.ndarray  # T [N], logsumexp of the tokens, if blanks are scored
     gains: np.ndarray  # float32 [N, V + 1], of late fusion
     lasts: np.ndarray  # T [N, D], of durations
-    # T [N, E], of those that a blank may have, normalised again
+    # T [N, E], of the durations that a blank may have, normalised again
     blank_lasts: np.ndarray
     weights: np.ndarray  # T [4], L of scored blanks, token insertion, 1 + L, -inf
 
 
 class Steps(NamedTuple):
-    """Symbols that may be taken, and how far they go."""
+    """Symbols that may be taken, and their frames."""
 
     blank: np.ndarray  # int64 [1], the blank's column
     of_token: np.ndarray  # int64 [D], frames by the position of a duration
@@ -105,9 +104,9 @@ class Steps(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """W symbols for each of N hypotheses; those of the blank come first."""
+    """W symbols for each of N hypotheses; the blank's come first."""
 
-    gain: np.ndarray  # float64 [N, W], -inf where there is none
+    gain: np.ndarray  # float64 [N, W], -inf without a symbol
     label: np.ndarray  # int64 [N, W], a token, or -1 for the blank
     step: np.ndarray  # int64 [N, W], frames
     value: np.ndarray  # float64 [W], scratch
@@ -115,7 +114,7 @@ class Choices(NamedTuple):
 
 
 def as_array(part: Tensor) -> np.ndarray:
-    """A tensor's numbers in the layout that kernels are compiled for."""
+    """Return a tensor's numbers in the layout that kernels are compiled for."""
     return np.ascontiguousarray(part.numpy())
 
 
@@ -123,7 +122,7 @@ _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Rows:
-    """The predictor's outputs and the states of fusion, with room for `size` rows."""
+    """Predictor outputs and states of fusion, with capacity for `size` rows."""
 
     def __init__(self, joiner: Joiner, beam: Beam, at: np.ndarray, size: int) -> None:
         def widened(part: Tensor) -> Tensor:
@@ -138,15 +137,15 @@ class Rows:
         self._fusion = [longer(as_array(one)[at], size) for one in beam.fusion]
 
     def g_at(self, at: np.ndarray) -> Tensor:
-        """The outputs at int64 [M]."""
+        """Return the outputs at int64 [M]."""
         return self._taken(0, at)
 
     def states_at(self, at: np.ndarray) -> list[np.ndarray]:
-        """The states of fusion."""
+        """Return the states of fusion."""
         return [states[at] for states in self._fusion]
 
     def fields(self, at: np.ndarray) -> dict[str, Any]:
-        """The rows as a beam has them."""
+        """Return the rows as fields of a beam."""
         fusion = tuple(map(torch.from_numpy, self.states_at(at)))
         return {"g": self.g_at(at), "state": self._state_at(at), "fusion": fusion}
 
@@ -159,8 +158,8 @@ class Rows:
         *,
         predict: bool = True,
     ) -> None:
-        """Fill the rows `to` by one label from `sources`; `num` of them, with room."""
-        # Without `predict` the models of fusion alone are asked.
+        """Fill `num` rows `to` by one label from `sources`."""
+        # Without `predict` only the models of fusion are queried.
         if not num:
             return
         fusion = self._joiner.fusion
@@ -168,7 +167,7 @@ class Rows:
         for old, new in zip(self._fusion, after, strict=True):
             old[to] = new
         if predict:
-            # Products of fewer rows may be rounded otherwise.
+            # With fewer rows, products may be rounded differently.
             padded = max(num, LEAST_ROWS)
             sources[num:padded], labels[num:padded] = sources[0], labels[0]
             state = self._state_at(sources[:padded])
@@ -187,7 +186,6 @@ class Rows:
 
 
 def _numbers(part: Tensor) -> np.ndarray:
-    """View memory as integers."""
     return part.contiguous().view(_SAME_SIZE[part.element_size()]).numpy()
 
 
@@ -203,7 +201,7 @@ class Joiner:
         self.zero = NONE if pricer.zero is None else pricer.zero
 
     def predict(self, labels: np.ndarray, state: Any) -> tuple[Tensor, Any]:
-        """The predictor one token further; labels int64 [N] of V + 1."""
+        """Step the predictor by one token; labels int64 [N] of V + 1."""
         tokens = labels - (labels > self._pricer.blank)
         return self._model.predict(torch.from_numpy(tokens), state)
 

@@ -1,15 +1,15 @@
-"""The greedy search on a CPU: label looping, several frames joined at once.
+"""Greedy search on a CPU: label looping, several frames joined at once.
 
     until no utterance has frames:
-        join the next frames of each with what its predictor gave last
-        go through them to the first token, blanks by the way
-        the predictor, and models of fusion, one token further where there was one
+        join the next frames of each with its predictor's last output
+        advance to the first token, over blanks
+        step the predictor and the models of fusion where there was a token
 
-An utterance of few tokens waits for none of many: each advances by a token or by the
-frames that are joined. Frames behind a token are joined in vain, which costs less than
-a call of the joiner for each. The longest utterance decides the number of calls, so
-it has most frames at once, and those that are near their end few. Models of fusion are
-asked where there is a token alone, for blanks are judged without them.
+Utterances do not wait for each other: each advances by a token or by the joined frames.
+Frames joined after a token are wasted, which costs less than one call of the joiner per
+frame. The longest utterance determines the number of calls, so it joins most frames at
+once, and utterances near their end join few. Models of fusion are queried for tokens
+only, since blanks are decided without them.
 """
 
 from typing import Any, NamedTuple
@@ -25,21 +25,21 @@ from wfstdec.transducer.cpu_arrays import NONE, Joiner, Rows, as_array
 from wfstdec.transducer.pricing import Pricer
 
 AT_ONCE = 6
-"""Frames joined at once of the utterance that has most left; see `plan`."""
+"""Frames joined at once for the utterance with most left; see `plan`."""
 _ROOM = 32
-"""Room for tokens is made in steps of this many."""
+"""Step by which the capacity for tokens grows."""
 _INF = np.inf
 _WALKED = ("score", "frame", "run", "length")
 
 
 WALK = record("f8 score", "i8 frame run length first stop limit", "? bad", align=True)
-"""Where an utterance is: nats, -inf where no path is left; the next frame; tokens since
-the frame last moved; tokens; the first frame at hand; frames from `stop` on cannot be
-joined now; no frame is beyond `limit`; whether the joiner gave NaN or +inf."""
+"""Progress of an utterance: nats, -inf without a path; the next frame; tokens since the
+last frame advance; tokens; the first kept frame; frames from `stop` on cannot be joined
+yet; `limit`, the last frame; whether the joiner gave NaN or +inf."""
 
 
 class GreedyState(NamedTuple):
-    """Where all utterances are."""
+    """Progress of all utterances."""
 
     walks: np.ndarray  # WALK [B]
     # int32 [B, U, 3], of each token: itself, its frame, the frame after
@@ -47,26 +47,26 @@ class GreedyState(NamedTuple):
 
 
 class JoinerStep(NamedTuple):
-    """Outcome of frames that are joined at once."""
+    """Result of frames that are joined at once."""
 
     active: np.ndarray  # int64 [B], utterances that have frames
     emitting: np.ndarray  # int64 [B or more], those of them that emit a token
-    # int64 [B or more], which; before models of fusion are asked, its row
+    # int64 [B or more], the token; before models of fusion are queried, its row
     label: np.ndarray
     # int64 [B + 1 or more], the row of each one's first frame, and the end
     begin: np.ndarray
-    counts: np.ndarray  # int64, how many are active, and how many emit a token
+    counts: np.ndarray  # int64, numbers of active and of emitting ones
 
 
 class GreedySearch:
-    """A greedy search, K = 1."""
+    """Greedy search, K = 1."""
 
     def __init__(self, pricer: Pricer) -> None:
         self._joiner, self._options = Joiner(pricer), pricer.options
         self.num_steps = 0
 
     def run(self, beam: Beam, source: Source) -> Beam:
-        """Advance as long as there are frames."""
+        """Advance while there are frames."""
         num, joiner = len(beam.score), self._joiner
         everything = np.arange(num)
         outputs = Rows(joiner, beam, everything, num)
@@ -74,8 +74,8 @@ class GreedySearch:
         walks = state.walks
         for name in _WALKED:
             walks[name] = as_array(getattr(beam, name)[:, 0])
-        # A duration that leads behind the end is cut there. Frames from which one may
-        # lead beyond what has come wait until it is known where the end is.
+        # A duration beyond the end is clipped. Frames from which one may exceed the
+        # frames so far wait until the end is known.
         come, ended = as_array(source.come), as_array(source.is_ended)
         walks["first"], self.bad = as_array(source.first), walks["bad"]
         walks["stop"] = np.where(ended, come, come - joiner.longest + 1)
@@ -98,7 +98,7 @@ class GreedySearch:
             advance_frames(prices, joiner.steps, most, is_fused, state, step)
             num_emitting = int(step.counts[1])
             if is_fused and num_emitting:
-                # The tokens that are best with language models and boosts.
+                # The best tokens with language models and boosts.
                 states = outputs.states_at(step.emitting[:num_emitting])
                 gains = joiner.fusion.rows(states)
                 emit_fused(prices, joiner.steps, gains, state, step)
@@ -117,7 +117,6 @@ class GreedySearch:
 
 @inlined
 def _advance(walk, gain, step):
-    """Advance by a symbol; true if the frame moved."""
     before = walk.frame
     walk.score += gain
     walk.frame = min(before + step, walk.limit)
@@ -128,7 +127,6 @@ def _advance(walk, gain, step):
 
 @inlined
 def _emit_blank(prices, steps, row, forced, state, b):
-    """Emit a blank with the best duration of all, or one frame if that is 0."""
     e = 0
     for other in range(1, len(steps.of_blank)):
         if steps.of_blank[other] < steps.of_blank[e]:
@@ -148,8 +146,8 @@ def _emit_blank(prices, steps, row, forced, state, b):
 
 @inlined
 def _emit(prices, steps, row, gains, i, state, b):
-    """Emit the best token, or a blank if none is possible; the token or -1."""
-    # Where there are gains, those in row `i` are added.
+    """Emit the best token, or a blank if none is possible; return the token or -1."""
+    # Gains, if any, are added in row `i`.
     best, blank = np.int64(NONE), steps.blank[0]
     most = prices.weights[3]
     for label in range(prices.logprobs.shape[1]):
@@ -184,7 +182,7 @@ def _emit(prices, steps, row, gains, i, state, b):
 
 @kernel
 def plan(walks, sizes, step, at, given):
-    """Plan which frames are joined next with which predictor outputs."""
+    """Plan the frames to join next, with their predictor outputs."""
     (num_frames, at_once, least), num, most = sizes, 0, np.int64(0)
     for b in range(len(walks)):
         left = walks[b].stop - walks[b].frame
@@ -200,18 +198,18 @@ def plan(walks, sizes, step, at, given):
         b = step.active[i]
         walk = walks[b]
         left = walk.stop - walk.frame
-        # Frames joined ahead are in vain behind the next token. Rounded in integers, so
-        # that plans are the same on all machines.
+        # Frames joined ahead are wasted after the next token. Rounded in integers, so
+        # that plans are equal on all machines.
         window = max((2 * at_once * left * left + most * most) // (2 * most * most), 1)
         step.begin[i] = size
         for j in range(min(max(window, few), left)):
-            # A duration may lead behind the last frame at hand.
+            # A duration may exceed the last kept frame.
             frame = min(walk.frame - walk.first + j, num_frames - 1)
             at[size] = b * num_frames + frame
             given[size] = b
             size += 1
     step.begin[num] = size
-    while size < least:  # products of fewer rows may be rounded otherwise
+    while size < least:  # with fewer rows, products may be rounded differently
         at[size], given[size] = at[size - 1], given[size - 1]
         size += 1
     return size
@@ -219,13 +217,13 @@ def plan(walks, sizes, step, at, given):
 
 @kernel
 def advance_frames(prices, steps, most, fused, state, step):
-    """Go through the frames that were joined, to the first token of each utterance."""
+    """Advance over the joined frames, to the first token of each utterance."""
     blank, num = steps.blank[0], 0
     for i in range(step.counts[0]):
         b = step.active[i]
         walk = state.walks[b]
         begin = step.begin[i] - walk.frame
-        # Blanks change no predictor: frames joined ahead count until a token comes.
+        # Blanks keep the predictor: frames joined ahead are valid up to the next token.
         while begin + walk.frame < step.begin[i + 1]:
             row = begin + walk.frame
             if not is_good(prices, row):
@@ -267,12 +265,12 @@ def emit_fused(prices, steps, gains, state, step):
 
 
 STEP, EXPAND, CLOSE = 0, 1, 2
-"""Kinds of choices: of ALSD++, of AES++, and the blank alone."""
+"""Kinds of choices: of ALSD++, of AES++, and only the blank."""
 
 
 @inlined
 def own(prices, i, label):
-    """Gain of a token but for fusion and its duration."""
+    """Return the gain of a token without fusion and duration."""
     found = prices.logprobs[i, label]
     if len(prices.spoke):
         found = found + prices.weights[0] * prices.spoke[i]
@@ -283,7 +281,7 @@ def own(prices, i, label):
 
 @inlined
 def total(prices, i, label):
-    """Gain of a token, its duration left out."""
+    """Return the gain of a token without its duration."""
     found = own(prices, i, label)
     if len(prices.gains):
         found = found + prices.gains[i, label]
@@ -292,7 +290,7 @@ def total(prices, i, label):
 
 @inlined
 def blank_gain(prices, i, e, blank):
-    """Gain of a blank with its duration number e."""
+    """Return the gain of a blank with its duration number e."""
     found = prices.weights[2] * prices.logprobs[i, blank]
     if len(prices.blank_lasts):
         found = found + prices.blank_lasts[i, e]
@@ -301,7 +299,7 @@ def blank_gain(prices, i, e, blank):
 
 @inlined
 def best_blank(prices, i, steps):
-    """A blank's gain with its best duration, and the number of that."""
+    """Return a blank's gain with its best duration, and the duration's number."""
     best, most = 0, blank_gain(prices, i, 0, steps.blank[0])
     for e in range(1, len(steps.of_blank)):
         gain = blank_gain(prices, i, e, steps.blank[0])
@@ -312,7 +310,7 @@ def best_blank(prices, i, steps):
 
 @inlined
 def is_good(prices, i):
-    """Tell whether no log-prob of a row is NaN or +inf."""
+    """Return whether no log-prob of a row is NaN or +inf."""
     for label in range(prices.logprobs.shape[1]):
         if not prices.logprobs[i, label] < _INF:
             return False
@@ -335,7 +333,7 @@ def choose(prices, steps, rule, limits, runs, found, bad):
             found.gain[i, 0], best = best_blank(prices, i, steps)
             found.label[i, 0], found.step[i, 0] = NONE, steps.of_blank[best]
             continue
-        # The best tokens, of equal ones the lower first.
+        # The best tokens; ties go to the lower one.
         most, count = min(num, prices.logprobs.shape[1] - 1), 0
         for label in range(prices.logprobs.shape[1]):
             if label == blank:
@@ -349,7 +347,7 @@ def choose(prices, steps, rule, limits, runs, found, bad):
                 value[at], order[at, 0] = value[at - 1], order[at - 1, 0]
                 at -= 1
             value[at], order[at, 0] = one, label
-        # With durations the best pairs of these, of equal ones the first.
+        # With durations the best pairs of these; ties go to the first.
         gain, label, step = found.gain[i], found.label[i], found.step[i]
         wide = len(gain) - ways
         if lasting:
@@ -377,7 +375,7 @@ def choose(prices, steps, rule, limits, runs, found, bad):
             gain[e] = blank_gain(prices, i, e, blank)
         forced = runs[i] >= limits[2]
         if kind == EXPAND:
-            # Those far below the best, and those of a lower rank, are left out.
+            # Those far below the best, and those of a lower rank, are dropped.
             highest = -_INF
             for w in range(len(gain)):
                 value[w] = gain[w]

@@ -1,9 +1,9 @@
 """ALSD++ and AES++ on a CPU: the model in torch, kernels between its calls.
 
-Of a text the predictor is asked once, and not before a hypothesis with this text is
-joined: what it gave is kept by text, in slots. Tokens are in trees, so that a step
-copies numbers only. Where trees are full, and between runs, all of it is a `Beam`
-again: what no hypothesis comes from is forgotten.
+The predictor runs once per text, and only when a hypothesis with this text is joined;
+its output is cached by text, in slots. Tokens are in trees, so that a step copies only
+numbers. When trees are full, and between runs, the state is converted to a `Beam`,
+which drops nodes without hypotheses.
 
     node = add_text(store, parent, token)         # the same for the same text
     trace = add_trace(store, parent, token, frame, after)
@@ -32,14 +32,14 @@ from wfstdec.transducer.cpu_greedy import total
 from wfstdec.transducer.pricing import Pricer
 
 _ROOM, _ROOM_EACH, _MOST = 256, 4, 16
-"""Texts that there is room for at first beyond those of a beam; and of each hypothesis;
-how many times as many there may be later, where texts are long."""
+"""Initial capacity for texts in addition to a beam's, and per hypothesis; largest
+factor by which it grows for long texts."""
 _INF = np.inf
 _NUM_LABELS = 1 << 24
 
 
 class CpuSearch:
-    """A beam search."""
+    """A beam search on the CPU."""
 
     def __init__(self, pricer: Pricer) -> None:
         self._joiner, options = Joiner(pricer), pricer.options
@@ -53,7 +53,7 @@ class CpuSearch:
         self._prefixes_first = options.prefix_search and pricer.has_zero_step
 
     def run(self, beam: Beam, source: Source) -> Beam:
-        """Advance as long as there are frames."""
+        """Advance while there are frames."""
         self._source, self._frames = source, source.frames.flatten(0, 1)
         self.bad = np.zeros(len(beam.score), np.bool_)
         self._most = beam.score.numel() * len(self._kinds)  # texts that a step may add
@@ -69,13 +69,12 @@ class CpuSearch:
         return self._beam(is_over=True)
 
     def _lay_out(self, beam: Beam, room: int) -> None:
-        """Begin with a beam, with room for some texts more."""
         self._before, room = beam, max(room, self._most)
         wide, _ = max(map(self._sizes, self._kinds))
         store = self._store = store_of(beam, self._source, room, wide)
         read_rows(store, as_array(beam.rows), as_array(beam.length).ravel())
         # Slots of texts: the predictor's output and states of fusion. Those of live
-        # hypotheses are right.
+        # hypotheses are valid.
         order = np.argsort(~(store.hyps["score"] > -np.inf), kind="stable")
         nodes, which = np.unique(store.hyps["text"][order], return_index=True)
         at, self._used = order[which], len(nodes)
@@ -83,7 +82,6 @@ class CpuSearch:
         self._given = Rows(self._joiner, beam, at, len(nodes) + room)
 
     def _step(self) -> bool:
-        """A symbol for each open hypothesis, of AES++ a whole frame; False if none."""
         next_frames(self._store, self._joiner.longest, self._is_aes)
         for number, kind in enumerate(self._kinds):
             num = open_rows(self._store)
@@ -98,7 +96,6 @@ class CpuSearch:
         return True
 
     def _price(self, num: int) -> JoinerLogprobs:
-        """Join frames and predictor outputs of the open rows."""
         self._fill(self._store.rows[:num])
         frames, places = np.empty((2, max(num, LEAST_ROWS)), np.int64)
         num_frames = self._source.frames.shape[1]
@@ -110,7 +107,7 @@ class CpuSearch:
         )
 
     def _sizes(self, kind: int) -> tuple[int, int]:
-        """W, choices of a hypothesis, and how many of the best tokens they are of."""
+        """Return W, choices of a hypothesis, and how many tokens are considered."""
         options, joiner = self._options, self._joiner
         most = options.beam_size + options.expansion_beta * (kind == greedy.EXPAND)
         pairs = min(most, joiner.num_labels - 1) * max(joiner.num_durations, 1)
@@ -118,7 +115,6 @@ class CpuSearch:
         return 1 if kind == greedy.CLOSE else wide, most
 
     def _choose(self, num: int, prices: JoinerLogprobs, kind: int) -> Choices:
-        """Symbols of the open rows."""
         options, joiner, hyps = self._options, self._joiner, self._store.hyps
         wide, most = self._sizes(kind)
         label, step = np.empty((2, num, wide), np.int64)
@@ -136,7 +132,6 @@ class CpuSearch:
         return found
 
     def _search_prefixes(self, num: int, prices: JoinerLogprobs) -> None:
-        """Move scores from open texts to open ones that are one token longer."""
         store, parents = self._store, np.empty(num, np.int64)
         find_prefixes(store, parents)
         if (parents < 0).all():
@@ -144,7 +139,6 @@ class CpuSearch:
         add_prefixes(store, prices, parents, self._joiner.zero, self._is_sum)
 
     def _fill(self, rows: np.ndarray, *, predict: bool = True) -> None:
-        """Ask the predictor for the texts of some rows, where it has not been yet."""
         labels, parents = np.empty((2, max(len(rows), LEAST_ROWS)), np.int64)
         first = self._used
         count = place(self._store, rows, first, parents, labels)
@@ -153,11 +147,10 @@ class CpuSearch:
         self._given.advance(parents, labels, to, count, predict=predict)
 
     def _beam(self, *, is_over: bool) -> Beam:
-        """The beam of this search state."""
         store, shape = self._store, self._before.score.shape
         hyps, texts = store.hyps, store.texts
         alive = hyps["score"] > -np.inf
-        # Where all is over only what may end is asked for, and no predictor.
+        # At the end only hypotheses that may end are queried, without the predictor.
         is_ended = np.repeat(store.span["is_ended"] & is_over, store.width)
         self._fill(np.flatnonzero(alive & ~is_ended))
         self._fill(np.flatnonzero(alive), predict=False)
@@ -175,7 +168,7 @@ class CpuSearch:
 
 @inlined
 def slot_of(store, parent, token):
-    """Where the table has the text that is one token longer, or a free slot for it."""
+    """Return the slot of the text that is one token longer, taken or free."""
     mask = len(store.table) - 1
     key = (parent * 31 + token) * 0x9E3779B1
     at = (key ^ (key >> 17)) & mask
@@ -189,7 +182,7 @@ def slot_of(store, parent, token):
 
 @inlined
 def add_text(store, parent, token):
-    """The text that is one token longer, made where it is new."""
+    """Return the text that is one token longer; add it if new."""
     at = slot_of(store, parent, token)
     node = store.table[at]
     if node < 0:
@@ -204,7 +197,7 @@ def add_text(store, parent, token):
 
 @inlined
 def add_trace(store, parent, token, frame, after):
-    """Add a token behind a trace."""
+    """Add a token after a trace."""
     node = store.used[1]
     store.used[1] += 1
     trace = store.traces[node]
@@ -214,7 +207,7 @@ def add_trace(store, parent, token, frame, after):
 
 @kernel
 def read_rows(store, rows, lengths):
-    """Texts and traces of live hypotheses; rows int32 [B * K, U, 3]."""
+    """Enter texts and traces of live hypotheses; rows int32 [B * K, U, 3]."""
     for row in range(len(store.hyps)):
         hyp = store.hyps[row]
         text = trace = np.int64(row // store.width)
@@ -228,7 +221,7 @@ def read_rows(store, rows, lengths):
 
 @kernel
 def write_rows(store, rows):
-    """Tokens of all hypotheses, int32 [B * K, U, 3]."""
+    """Write tokens of all hypotheses, int32 [B * K, U, 3]."""
     for row in range(len(store.hyps)):
         at, node = store.texts[store.hyps[row].text].depth, store.hyps[row].trace
         while at > 0:
@@ -238,11 +231,11 @@ def write_rows(store, rows):
             rows[row, at, 2], node = trace.after, trace.parent
 
 
-# -------------------------------------------------------------------- what is open
+# -------------------------------------------------------------------- open hypotheses
 @kernel
 def next_frames(store, longest, is_aes):
-    """Find up to which frame the hypotheses of each utterance are open, -1 for none."""
-    # In chunks all of an utterance wait until none can pass the last frame that came.
+    """Write the last frame at which each utterance has open hypotheses, or -1."""
+    # In chunks all wait until none can exceed the last frame so far.
     for b in range(len(store.span)):
         span = store.span[b]
         first, latest = np.int64(span.come), np.int64(0)
@@ -260,7 +253,7 @@ def next_frames(store, longest, is_aes):
 
 @kernel
 def open_rows(store):
-    """Put rows of hypotheses that are open into `store.rows`; returns how many."""
+    """Write the open hypotheses to `store.rows`; return how many."""
     count = 0
     for row in range(len(store.hyps)):
         hyp = store.hyps[row]
@@ -270,10 +263,10 @@ def open_rows(store):
     return count
 
 
-# ---------------------------------------------------------- what the model is to see
+# ---------------------------------------------------------------- input of the model
 @kernel
 def place(store, rows, first, parents, labels):
-    """Give slots from `first` on to texts that have none; returns how many."""
+    """Give slots from `first` on to texts without one; return how many."""
     count = 0
     for i in range(len(rows)):
         text = store.texts[store.hyps[rows[i]].text]
@@ -287,7 +280,7 @@ def place(store, rows, first, parents, labels):
 
 @kernel
 def find(store, num, num_frames, frames, slots):
-    """Where the frame and the predictor's output of each row are."""
+    """Write the position of the frame and the predictor output of each row."""
     for i in range(len(frames)):
         row = store.rows[i if i < num else 0]
         hyp, b = store.hyps[row], row // store.width
@@ -298,7 +291,6 @@ def find(store, num, num_frames, frames, slots):
 
 @inlined
 def _end_of(store, begin, num):
-    """Where the open rows of the utterance of row `begin` end."""
     end, b = begin, store.rows[begin] // store.width
     while end < num and store.rows[end] // store.width == b:
         end += 1
@@ -308,7 +300,7 @@ def _end_of(store, begin, num):
 # ------------------------------------------------------------------ prefixes of AES++
 @kernel
 def find_prefixes(store, parents):
-    """Find the open row that is each one's text less its last token, -1 for none."""
+    """Write the open row of each text without its last token, -1 for none."""
     begin, num = 0, len(parents)
     while begin < num:
         end = _end_of(store, begin, num)
@@ -327,7 +319,7 @@ def add_prefixes(store, prices, parents, zero, is_sum):
     hyps, begin, num = store.hyps, 0, len(parents)
     while begin < num:
         end, depth = _end_of(store, begin, num), np.int64(-1)
-        # Short texts first: what one gains it hands on to those that are longer by one.
+        # Short texts first: they pass their gain on to texts one token longer.
         while True:  # the next length, of the rows begin..end
             following = np.int64(-1)
             for i in range(begin, end):
@@ -372,7 +364,7 @@ def advance(store, num, found, drops_seen, is_sum):
 
 @inlined
 def _gather(store, begin, end, found):
-    """Candidates of an utterance: symbols of open hypotheses, others as they are."""
+    """Write an utterance's candidates: symbols of open hypotheses, others unchanged."""
     width, wide, at = store.width, found.gain.shape[1], begin
     b = store.rows[begin] // width
     span = store.span[b]
@@ -394,8 +386,8 @@ def _gather(store, begin, end, found):
             if label >= 0 and c.score > -_INF:
                 c.label, c.text = label, store.table[slot_of(store, hyp.text, label)]
                 if c.text < 0:
-                    # A text that the tree lacks gets its own number, below those
-                    # of nodes: few candidates are kept, and only they are entered.
+                    # A text that the tree lacks gets its own number, below those of
+                    # nodes: only the few kept ones are added.
                     c.text = -2 - (hyp.text * _NUM_LABELS + label)
         if opens:
             at += 1
@@ -403,7 +395,7 @@ def _gather(store, begin, end, found):
 
 @inlined
 def _drop_seen(store, begin, end, wide):
-    """Leave out tokens, taking no frame, to texts that the prefix search saw."""
+    """Drop tokens without a frame that lead to texts seen by the prefix search."""
     for first in range(begin, end):
         row = store.rows[first]
         k = row % store.width
@@ -418,7 +410,7 @@ def _drop_seen(store, begin, end, wide):
 
 @inlined
 def _merge(candidates, slots, is_sum):
-    """Merge equal texts and frames: the best keeps its place and gets all the score."""
+    """Merge equal texts and frames: the best keeps its place and gets the sum."""
     size = 4
     while size < 2 * len(candidates):
         size *= 2
@@ -450,13 +442,12 @@ def _merge(candidates, slots, is_sum):
 
 @inlined
 def _keep(store, b, candidates):
-    """The K best, of equal ones the first, become the hypotheses."""
     width = store.width
     wide = len(candidates) // width
     for k in range(width):
         best = 0
         for i in range(1, len(candidates)):
-            # Strictly more: of equal ones the first, as `torch.sort` keeps them.
+            # Strictly greater: ties go to the first, as with `torch.sort`.
             if candidates[i].merged > candidates[best].merged:
                 best = i
         c, parent = candidates[best], store.hyps[b * width + best // wide]
@@ -471,6 +462,6 @@ def _keep(store, b, candidates):
             kept.run += 1
         if c.frame > parent.frame:
             kept.run = 0
-    # Written only now: parents were read from the same arrays.
+    # Written last: parents are read from the same arrays.
     for k in range(width):
         store.hyps[b * width + k] = store.kept[k]

@@ -1,12 +1,12 @@
-"""The transducer decoder that users hold: a model, language models, options.
+"""Transducer decoder: a model, language models, options.
 
     model = load_transducer("model.npz")               # or any `TransducerModel`
     decoder = TransducerDecoder(model, lm="pieces.arpa.gz",
                                 options=TransducerOptions(lm_scale=0.3))
     hyps = decoder.decode(frames, lengths)             # of the encoder, [B, T, D]
 
-With `input="features"` the model's own encoder comes first. As audio comes in:
-`decoder.sessions()`, by frames of the encoder. By the paths of models:
+With `input="features"` the model's encoder runs first. `decoder.sessions()` decodes
+encoder frames as they arrive. From model files:
 
     model = open_model("zipformer")        # encoder.onnx, decoder.onnx, joiner.onnx
     decoder = open_decoder("model.npz", lm="pieces.arpa", head="tdt")    # of features
@@ -37,33 +37,34 @@ from wfstdec.transducer.torch_model import load_transducer
 
 
 class TransducerDecoder(ModelDecoder):
-    """A search on an RNN-T or TDT model; `TransducerOptions` has its objective.
+    """Search on an RNN-T or TDT model; `TransducerOptions` has its objective.
 
-    The result for an utterance depends on its frames, the model, the options and its
-    boosts: not on the batch, padding, chunks, or the order of lists, as far as the
-    model itself does not (a library may round products of other sizes otherwise).
+    The result for an utterance depends only on its frames, the model, the options and
+    its boosts. It does not depend on batch, padding, chunks, or the order of lists,
+    unless the model itself does: libraries may round products of other sizes
+        differently.
 
-    Tokens are those of the joiner's outputs, the blank in its place: language models
-    and phrases are over this table, the same as for a CTC model with these outputs.
+    Tokens are the joiner's outputs, the blank in its place. Language models and phrases
+    are over this table, as for a CTC model with these outputs.
 
     Args:
-        model: A `TransducerModel`; for `input="features"` an `EncoderModel` too. Or
-            a `SpeechModel` of `wfstdec.load_model`, whose frames are decoded.
-        lm: A language model over tokens, as `GreedyDecoder` takes it, or a sequence of
-            pairs of such and a weight, which may be below 0; None for none.
-        options: Of the search; None takes `max_symbols` of the model, where it has it.
-        separator: The token between words. None takes the mark U+2581 of word pieces.
-        unk_cost: As of `GreedyDecoder`.
-        input: What is decoded: `"frames"` of the encoder, or `"features"`.
+        model: A `TransducerModel`; with `input="features"` also an `EncoderModel`. Or a
+            `SpeechModel` of `wfstdec.load_model`, whose frames are decoded.
+        lm: A language model over tokens, as for `GreedyDecoder`, or a sequence of pairs
+            of a model and its weight, which may be negative; None for none.
+        options: Of the search; None uses the model's `max_symbols`, if any.
+        separator: The token between words. None is the mark U+2581 of word pieces.
+        unk_cost: As in `GreedyDecoder`.
+        input: Input of `decode`: `"frames"` of the encoder, or `"features"`.
         frame_shift_s: Seconds per frame of the encoder; None is the model's, or 0.08.
-        batch_size: Utterances decoded side by side, and encoded.
-        device: Where the model is.
+        batch_size: Utterances per batch, of search and encoder.
+        device: Device of the model.
 
     Attributes:
         lms: Language models and their weights.
 
     Raises:
-        InputError: One of its subclasses, for what does not fit the model.
+        InputError: One of its subclasses, for arguments that do not fit the model.
     """
 
     family = "transducer"
@@ -99,7 +100,7 @@ class TransducerDecoder(ModelDecoder):
 def open_model(
     path: PathLike, head: str | None = None, *, device: str | torch.device = "cpu"
 ) -> TransducerModel:
-    """Load a model with its encoder; `head` is one of a net with several."""
+    """Load a model with its encoder; `head` is one of several in a net."""
     folder = Path(path)
     if not folder.is_dir():
         return load_transducer(path, head, device=device)
@@ -112,7 +113,7 @@ def open_model(
 def open_decoder(
     model: PathLike, *, head: str | None = None, **more: Any
 ) -> TransducerDecoder:
-    """A decoder of features, with its encoder."""
+    """Return a decoder of features, with its encoder."""
 
     def load(device: torch.device) -> TransducerModel:
         return open_model(model, head, device=device)

@@ -2,8 +2,7 @@
 
 costs = text_costs(model, frames, [[3, 7], [3, 8, 1]])      # frames [T, D]
 
-Texts with the same beginning share it: the predictor and the joiner run once for each
-prefix.
+Texts share their common prefixes: the predictor and the joiner run once per prefix.
 """
 
 from collections.abc import Sequence
@@ -23,16 +22,14 @@ from wfstdec.transducer.model import (
 from wfstdec.transducer.pricing import in_floats, normalized
 
 _ROWS = 2048
-"""Rows of the joiner in one call, about."""
+"""Approximate number of joiner rows per call."""
 
 
 class _Prefixes(NamedTuple):
-    """The prefixes of texts, parents first; the empty one is the first."""
-
     parent: np.ndarray  # int64 [P]
     token: np.ndarray  # int64 [P]: the last one
     of_text: np.ndarray  # int64 [N]: the prefix that is the whole text
-    levels: list[int]  # where those of each length begin, and P
+    levels: list[int]  # the first prefix of each length, and P
 
 
 def _prefixes_of(texts: Sequence[Sequence[int]]) -> _Prefixes:
@@ -51,7 +48,7 @@ def _prefixes_of(texts: Sequence[Sequence[int]]) -> _Prefixes:
 
 
 class TextModel:
-    """A transducer as `wfstdec.rescore` takes models: it knows costs of whole texts."""
+    """A transducer as a model for `wfstdec.rescore`, with costs of whole texts."""
 
     def __init__(self, model: TransducerModel) -> None:
         self._model, self.tokens = model, tuple(model.tokens)
@@ -59,7 +56,7 @@ class TextModel:
         self.tokenizer = getattr(model, "tokenizer", None)
 
     def text_costs(self, frames: Tensor, texts: Sequence[Sequence[int]]) -> list[float]:
-        """Costs of texts of one utterance, nats."""
+        """Return costs of texts of one utterance, nats."""
         return text_costs(self._model, frames, texts)
 
 
@@ -67,13 +64,13 @@ class TextModel:
 def text_costs(
     model: TransducerModel, frames: Tensor, texts: Sequence[Sequence[int]]
 ) -> list[float]:
-    """Costs of an utterance's texts, nats, over all their alignments.
+    """Return costs of an utterance's texts, nats, over all their alignments.
 
-    A token or blank of a TDT whose duration goes past the end ends the text, as in the
-    search; how many tokens a frame may have is not limited.
+    A token or blank of a TDT whose duration exceeds the end ends the text, as in the
+    search. The number of tokens per frame is unlimited.
 
     Raises:
-        ShapeError, LogprobError: The model gives other rows, or no log-probs.
+        ShapeError, LogprobError: The model returns other rows, or no log-probs.
     """
     if not texts:
         return []
@@ -84,7 +81,7 @@ def text_costs(
     num_frames, num = len(frames), len(prefixes.parent)
     durations = np.array(asked.durations or (0, 1), np.int64)
     blank = np.empty((num_frames, num))
-    spoken = np.empty((num_frames, num))  # the last token, behind its parent
+    spoken = np.empty((num_frames, num))  # the last token, after its parent
     lasts = np.zeros((num_frames, num, len(durations)))  # of tokens
     waits = np.zeros_like(lasts)  # of blanks
     if not asked.durations:
@@ -117,7 +114,7 @@ def _float64(x: Tensor) -> np.ndarray:
 
 
 def _predicted(asked: CheckedModel, prefixes: _Prefixes, device: Any) -> Any:
-    """The predictor's g of each prefix, [P, ...]; asked length by length."""
+    """Return the predictor's g of each prefix, [P, ...], computed by length."""
     state, first = asked.start(1)
     found, levels = [first], prefixes.levels
     for begin, end, behind in zip(levels, levels[1:], levels[2:], strict=False):
@@ -130,7 +127,7 @@ def _predicted(asked: CheckedModel, prefixes: _Prefixes, device: Any) -> Any:
 
 @jit
 def _sum_alignments(parent, blank, spoken, lasts, waits, durations):
-    """Total of each prefix as a whole text, natural log, float64 [P]."""
+    """Return the total of each prefix as a whole text, natural log, float64 [P]."""
     num_frames, num = blank.shape
     reached = np.full((num_frames + 1, num), -np.inf)
     reached[0, 0] = 0.0

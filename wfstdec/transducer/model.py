@@ -1,13 +1,12 @@
-"""Protocol of a transducer model as searches use it, for RNN-T and TDT.
+"""Protocol of a transducer model, for RNN-T and TDT.
 
-    frames, lengths = model.encode(features, lengths)     # where there is an encoder
-    state, g = model.start(num)                           # after no token
+    frames, lengths = model.encode(features, lengths)     # with an encoder
+    state, g = model.start(num)                           # before the first token
     g, state = model.predict(labels, state)               # one token further
     logprobs = model.join(frames, g)                      # RNN-T
     logprobs, durations = model.join(frames, g)           # TDT
 
-`TorchTransducer` and `OnnxTransducer` are such models, and so is any object with
-these names.
+`TransducerNet` heads and ONNX exports implement it, as may any object with these names.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from wfstdec.errors import LogprobError, OptionError, ShapeError, WfstdecError
 from wfstdec.text.tokens import BLANK_NAME, TokenTable, token_table
 
 Joined: TypeAlias = Tensor | tuple[Tensor, Tensor]
-"""What `join` gives: log-probs, and for TDT those of the durations too."""
+"""Output of `join`: log-probs, and for TDT also those of the durations."""
 
 
 @runtime_checkable
@@ -30,13 +29,13 @@ class TransducerModel(Protocol):
 
     Attributes:
         tokens: The V output tokens, the blank not among them.
-        blank: Where the joiner's V + 1 outputs have the blank.
-        durations: For TDT, how many frames each output of the duration head stands
-            for: the values, not their positions. Empty for RNN-T.
+        blank: Position of the blank among the joiner's V + 1 outputs.
+        durations: For TDT, the number of frames of each output of the duration head:
+            values, not positions. Empty for RNN-T.
 
-    A model may have two attributes more: `frame_dim`, D of the frames that it joins,
-    and `tokenizer`, what cuts text into the names of its tokens, so that phrases are
-    cut as it was trained (see `wfstdec.attention.model_decoder`).
+    A model may have two more attributes: `frame_dim`, D of the frames that it joins,
+    and `tokenizer`, a function that splits text into token names, so that phrases are
+    tokenised as in training (see `wfstdec.attention.model_decoder`).
     """
 
     tokens: Sequence[str]
@@ -44,7 +43,7 @@ class TransducerModel(Protocol):
     durations: tuple[int, ...]
 
     def start(self, num: int) -> tuple[Any, Tensor]:
-        """The predictor after no token.
+        """Return the predictor's state and output before the first token.
 
         Args:
             num: N rows.
@@ -54,18 +53,18 @@ class TransducerModel(Protocol):
         """
 
     def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """The predictor one token further.
+        """Step the predictor by one token.
 
         Args:
             labels: int64 [N], positions in `tokens`: 0..V-1.
-            state: As `start` or `predict` gave it.
+            state: As returned by `start` or `predict`.
 
         Returns:
             g, [N, ...], and the new state.
         """
 
     def join(self, frames: Tensor, g: Tensor) -> Joined:
-        """Log-probs of the next symbol.
+        """Return log-probs of the next symbol.
 
         Args:
             frames: [N, D], of the encoder.
@@ -78,7 +77,7 @@ class TransducerModel(Protocol):
 
 
 def leaves(tree: Any) -> list[Any]:
-    """All that a pytree holds, in order, tensors or not."""
+    """Return all elements of a pytree in order, tensors or not."""
     if isinstance(tree, dict):
         return [leaf for part in tree.values() for leaf in leaves(part)]
     if isinstance(tree, list | tuple):
@@ -92,7 +91,7 @@ def take_rows(tree: Any, rows: Tensor) -> Any:
 
 
 def choose_rows(mask: Tensor, there: Any, here: Any) -> Any:
-    """Rows of `there` where the mask is true, else of `here`; bool [N]."""
+    """Select rows of `there` where the mask is true, else of `here`; bool [N]."""
 
     def choose(new: Tensor, old: Tensor) -> Tensor:
         shape = (-1,) + (1,) * (old.ndim - 1)
@@ -102,14 +101,14 @@ def choose_rows(mask: Tensor, there: Any, here: Any) -> Any:
 
 
 _ROWS = 5
-"""Rows that a model is asked for: as many as no model has layers."""
+"""Rows of a test call; no model has this number of layers."""
 _NOT_ONE = 0.1
-"""Nats that the logarithm of a row's sum may be off, in low precision too."""
+"""Tolerance of the logarithm of a row's sum, nats, also in low precision."""
 
 
 @torch.no_grad()
 def check_model(model: TransducerModel) -> TokenTable:
-    """The token table of a model, the blank in its place."""
+    """Validate a model; return its token table, with the blank in its place."""
     names, blank = tuple(model.tokens), model.blank
     if not (isinstance(blank, int) and 0 <= blank <= len(names)):
         raise OptionError(
@@ -120,11 +119,11 @@ def check_model(model: TransducerModel) -> TokenTable:
     if not good or len(set(durations)) != len(durations):
         wanted = "different, from 0"
     elif durations and not any(durations):
-        wanted = "one above 0"  # or no search would ever leave a frame
+        wanted = "one above 0"  # otherwise no search would ever leave a frame
     if wanted:
         raise OptionError(f"the model's durations are {durations!r}, expected {wanted}")
     table = token_table((*names[:blank], BLANK_NAME, *names[blank:]), blank)
-    # Ask for a few rows, and what one token more makes of them.
+    # Query a few rows, and the rows one token further.
     state, g = model.start(_ROWS)
     _check_rows("the predictor", g, _ROWS)
     _check_state(state)
@@ -143,9 +142,9 @@ def _check_state(state: Any) -> None:
     for part in leaves(state):
         shape = part.shape if isinstance(part, Tensor) else ()
         if shape[:1] != (_ROWS,):
-            advice = "rows are picked from it, so give tensors, rows first"
+            advice = "rows are selected from it, so return tensors, rows first"
             if shape[1:2] == (_ROWS,):
-                advice = "put layers behind: state.transpose(0, 1)"
+                advice = "put layers last: state.transpose(0, 1)"
             raise ShapeError(
                 f"the predictor's state has {_form(part)}, expected [{_ROWS}, ...] for "
                 f"{_ROWS} rows; {advice}"
@@ -153,7 +152,7 @@ def _check_state(state: Any) -> None:
 
 
 class CheckedModel:
-    """A model whose outputs are validated; errors name its inputs."""
+    """A model whose outputs are validated; errors describe its inputs."""
 
     def __init__(self, model: TransducerModel) -> None:
         self._model = model
@@ -201,7 +200,7 @@ class CheckedModel:
                 f"V={len(self.tokens)} tokens and the blank"
                 + (", and durations" if self.durations else "")
             )
-        # Once: a joiner that gives log-probs gives them always.
+        # Only once: a joiner that returns log-probs always does.
         if not self._is_known:
             self._is_known = all([_are_logprobs(part) for part in parts])
         return joined
@@ -218,7 +217,7 @@ def _check_rows(who: str, part: Any, num: int) -> None:
 
 
 def _are_logprobs(part: Tensor) -> bool:
-    """Tell whether some rows tell; those with NaN or nothing possible do not."""
+    """Return whether rows are log-probs; rows with NaN or only -inf are skipped."""
     sums = torch.logsumexp(part.detach().double(), 1)
     sums = sums[torch.isfinite(sums)]
     if not len(sums):
@@ -245,7 +244,7 @@ def _cannot_join(frames: Tensor, g: Tensor, error: Exception) -> str:
 
 
 def _form(part: Any) -> str:
-    """How an error tells a tensor, an array or anything else."""
+    """Describe a tensor, an array or any object in an error."""
     if isinstance(part, Tensor) or hasattr(part, "shape"):
         kind = "" if isinstance(part, Tensor) else f"{type(part).__module__} "
         return f"{kind}{part.dtype} {list(part.shape)}"

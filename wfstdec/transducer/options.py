@@ -1,4 +1,4 @@
-"""Options of the searches for transducers; checked at birth."""
+"""Options of transducer searches."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -15,29 +15,30 @@ class TransducerOptions(CheckedOptions):
         total = acoustic + lm_scale * graph + token_insertion * tokens
                 - boost_scale * boosts
 
-    With `blank_scored` the acoustic part is that of the paper's equation 3, blanks
-    weighed as the language models weigh tokens; see `wfstdec.transducer.pricing`.
+    With `blank_scored` the acoustic part is that of the paper's equation 3: blanks are
+    weighted as language models weight tokens; see `wfstdec.transducer.pricing`.
 
     Attributes:
         strategy: `"greedy"`, `"alsd"` (ALSD++, one symbol a step) or `"aes"` (AES++,
             one frame at a time).
         beam_size: Hypotheses kept, K; greedy keeps one.
-        merge: Alignments of a text are added up (`"sum"`) or the best counts (`"max"`).
-        blank_scored: The blank is weighed by the language models too; no matter
-            without any, and to greedy.
+        merge: Alignments of a text are summed (`"sum"`) or the best counts (`"max"`).
+        blank_scored: Whether language models weight the blank too; no effect without
+            language models and on greedy search.
         lm_scale: Multiplies the costs, and weights, of all language models.
         token_insertion: Nats added to the cost of every token.
         boost_scale: Multiplies all boosts.
-        max_symbols: Tokens of a hypothesis while it stays in one frame, s.
-        length_norm: Rank by the total (`"none"`), or by that over the number of tokens
-            and one (`"mean"`).
-        expansion_rounds: AES++: expansions in a frame, N. The paper has 2, and gamma
-            2.3: with a language model this leaves out what it would prefer.
+        max_symbols: Most tokens of a hypothesis per frame, s.
+        length_norm: Rank by the total (`"none"`), or by the total divided by the number
+            of tokens plus one (`"mean"`).
+        expansion_rounds: AES++: expansions per frame, N. The paper has 2, and gamma
+            2.3, which with a language model drops tokens that it prefers.
         expansion_beta: AES++: labels of a hypothesis beyond K in a round.
         expansion_gamma: AES++: labels this many nats below its best are dropped.
-        prefix_search: AES++: first move scores from texts to those of the beam that
-            are one token longer. Without it, and with all else wide, AES++ is exact.
-        nbest: How many different texts are wanted; None for all of the beam.
+        prefix_search: AES++: first move scores from texts to those of the beam that are
+            one token longer. Without it, and with unlimited other options, AES++ is
+            exact.
+        nbest: Number of different texts; None for the whole beam.
 
     Raises:
         OptionError: A value is out of range.
@@ -61,7 +62,6 @@ class TransducerOptions(CheckedOptions):
     acoustic_scale: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        """Check every value."""
         self.check_choice("strategy", ("greedy", "alsd", "aes"))
         self.check_choice("merge", ("sum", "max"))
         self.check_scales("lm_scale", "boost_scale")
@@ -77,5 +77,5 @@ class TransducerOptions(CheckedOptions):
 
     @property
     def width(self) -> int:
-        """Hypotheses side by side."""
+        """Number of hypotheses."""
         return 1 if self.strategy == "greedy" else int(self.beam_size)

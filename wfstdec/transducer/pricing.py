@@ -1,4 +1,4 @@
-"""Choices of a hypothesis and what it gains by them: the model with its fusion.
+"""Choices of a hypothesis and their gains: the model with its fusion.
 
 L is the sum of the weights of the language models, at least 0, boosts not counted; lp
 are the joiner's log-probs, p_blank = exp(lp_blank).
@@ -29,12 +29,12 @@ States = tuple[Tensor, ...]
 
 
 class Term(NamedTuple):
-    """A model and what it weighs."""
+    """A model and its weight."""
 
-    model: TorchBackoff  # Costs of labels
-    weight: float  # Below 0 takes a language model off again
-    start: Tensor  # int64 [B], where each utterance begins
-    # A language model, whose weight blanks are scored by; boosts are none
+    model: TorchBackoff  # costs of labels
+    weight: float  # negative to subtract a language model
+    start: Tensor  # int64 [B], initial state of each utterance
+    # whether it is a language model, by whose weight blanks are scored; boosts are not
     probabilistic: bool
 
 
@@ -47,12 +47,12 @@ class Fusion:
         self.lm_weight = max(0.0, sum(weights))
 
     def start(self, width: int) -> States:
-        """The states before B utterances, `width` rows for each: [B * width]."""
+        """Return the states before B utterances, `width` rows for each: [B * width]."""
         return tuple(term.start.repeat_interleave(width) for term in self.terms)
 
     def rows(self, states: Any) -> Any:
-        """Gains of all labels, float32 [N, V + 1]; None without terms."""
-        # Of tensors, or of arrays as this and `step` are given.
+        """Return gains of all labels, float32 [N, V + 1]; None without terms."""
+        # For tensors or arrays, as the caller passes.
         total = None
         for term, at in zip(self.terms, states, strict=True):
             gains = _gains(term.model(at)[0], term.weight)
@@ -60,7 +60,7 @@ class Fusion:
         return total
 
     def step(self, states: Any, labels: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Gains of one label each, float32 [N], and the next states."""
+        """Return gains of one label each, float32 [N], and the next states."""
         xp: Any = np if isinstance(labels, np.ndarray) else torch
         total, nextstates = xp.zeros_like(labels, dtype=xp.float32), []
         for term, at in zip(self.terms, states, strict=True):
@@ -70,7 +70,7 @@ class Fusion:
         return total, tuple(nextstates)
 
     def final(self, states: States, num: int) -> Tensor:
-        """Gains of ending in these states, float64 [N]."""
+        """Return gains of ending in these states, float64 [N]."""
         device = states[0].device if states else None
         total = torch.zeros(num, dtype=torch.float64, device=device)
         for term, at in zip(self.terms, states, strict=True):
@@ -82,7 +82,7 @@ _INF = float("inf")
 
 
 def _gains(costs: Any, weight: float) -> Any:
-    """Gains of costs; what is impossible stays so, also with a weight below 0."""
+    """Convert costs to gains; impossible ones stay -inf also with a negative weight."""
     gains = costs * -weight
     if weight >= 0:
         return gains
@@ -94,29 +94,29 @@ class Priced(NamedTuple):
     """The next symbols of N hypotheses."""
 
     model: Tensor  # [N, V + 1], log-probs of tokens, -inf for the blank
-    own: Tensor  # [N, V + 1], the same with all that is not fusion
-    gains: Tensor | None  # float32 [N, V + 1], of fusion; None where there is none
+    own: Tensor  # [N, V + 1], the same with everything except fusion
+    gains: Tensor | None  # float32 [N, V + 1], of fusion; None without terms
     durations: Tensor | None  # [N, D], of tokens; None for RNN-T
     alone: Tensor  # [N], the blank's log-prob
-    # [N, E], the same as it is scored, with each duration that it may have
+    # [N, E], the same as scored, with each of its possible durations
     blank: Tensor
     is_good: Tensor  # bool [N], no log-prob is NaN or +inf
 
     @property
     def total(self) -> Tensor:
-        """Total of tokens, [N, V + 1], durations left out."""
+        """Total of tokens, [N, V + 1], without durations."""
         return self.own if self.gains is None else self.own + self.gains
 
 
 def normalized(rows: Tensor) -> Tensor:
-    """Log-softmax of rows [N, E]; torch's own shares few rows out among threads."""
+    """Return log-softmax of rows [N, E]; torch's own splits few rows among threads."""
     return rows - torch.logsumexp(rows, 1, keepdim=True)
 
 
 class Choices(NamedTuple):
-    """W symbols for each of N hypotheses; those of the blank come first."""
+    """W symbols for each of N hypotheses; the blank's come first."""
 
-    gain: Tensor  # float64 [N, W], -inf where there is none
+    gain: Tensor  # float64 [N, W], -inf without a symbol
     label: Tensor  # int64 [N, W], a token, or -1 for the blank
     step: Tensor  # int64 [N, W], frames
 
@@ -138,7 +138,7 @@ class Pricer:
         blank_durations = [d for d in durations if d > 0] or [1]
         moving = [i for i, d in enumerate(durations) if d > 0]
         self.takes_time: Any = moving
-        if moving and moving[-1] - moving[0] + 1 == len(moving):  # a view is quicker
+        if moving and moving[-1] - moving[0] + 1 == len(moving):  # a view is faster
             self.takes_time = slice(moving[0], moving[-1] + 1)
         self.num_durations, self.longest = len(durations), max(durations, default=1)
         self.zero = durations.index(0) if 0 in durations else None
@@ -154,7 +154,7 @@ class Pricer:
         self.is_blank = labels == self.blank
 
     def price(self, joined: Joined, states: States) -> Priced:
-        """Price what the joiner gave, with what is added to it."""
+        """Price the joiner's output with insertions and fusion."""
         logprobs, durations = in_floats(joined)
         blank = logprobs[:, self.blank]
         tokens = logprobs.masked_fill(self.is_blank, -_INF)
@@ -165,7 +165,7 @@ class Pricer:
         if self.options.token_insertion:
             own = own - self.options.token_insertion
         scored = (1 + self.blank_weight) * blank[:, None]
-        # NaN is not less than anything: it is found too.
+        # NaN compares as false, so it is detected too.
         is_good = (logprobs < _INF).all(1)
         if durations is not None:
             scored = scored + normalized(durations[:, self.takes_time])
@@ -181,11 +181,11 @@ class Pricer:
         )
 
     def choices(self, priced: Priced, forced: Tensor) -> Choices:
-        """ALSD++: the best K tokens of each, and the blank always."""
+        """Return the choices of ALSD++: the best K tokens, and always the blank."""
         return self._best(priced, forced, self.options.beam_size)
 
     def expansions(self, priced: Priced, forced: Tensor) -> Choices:
-        """AES++: the best K + beta labels, none too far below the best."""
+        """Return the choices of AES++: the best K + beta labels near the best."""
         options = self.options
         num = options.beam_size + options.expansion_beta
         choices = self._best(priced, forced, num)
@@ -196,14 +196,14 @@ class Pricer:
         return choices._replace(gain=torch.where(good, gain, -_INF))
 
     def greedy(self, priced: Priced, forced: Tensor) -> Choices:
-        """The blank, or the best fused token where the model alone prefers a token."""
+        """Return the blank, or the best fused token if the model prefers a token."""
         speaks = (priced.model.amax(1) >= priced.alone) & ~forced
         gain, label = top_labels(priced.total, 1)
         step = self.token_steps[:1].expand(len(label), 1)
         if priced.durations is not None:
             best, at = priced.durations.max(1, keepdim=True)
             gain, step = gain + best, self.token_steps[at]
-        # A blank has the best duration of all; if that is 0, or it is forced, the next.
+        # A blank has the best duration; if that is 0, or it is forced, the next.
         at = torch.full_like(priced.alone, self.shortest, dtype=torch.long)
         if priced.durations is not None:
             best = priced.durations.max(1)[1]
@@ -219,13 +219,13 @@ class Pricer:
         )
 
     def best_blank(self, priced: Priced) -> Choices:
-        """The blank with its best duration alone, W = 1."""
+        """Return only the blank with its best duration, W = 1."""
         gain, at = priced.blank.max(1, keepdim=True)
         label = torch.full_like(at, -1)
         return Choices(gain.double(), label, self.blank_steps[at])
 
     def to_label(self, priced: Priced, labels: Tensor) -> Tensor:
-        """Gains of tokens that take no frame, float64 [N, M]; -1 gains nothing good."""
+        """Return gains of tokens without a frame, float64 [N, M]; -inf for label -1."""
         safe = labels.clamp(min=0)
         gain = priced.total.gather(1, safe).double()
         if priced.durations is not None:
@@ -234,15 +234,14 @@ class Pricer:
         return torch.where(labels >= 0, gain, -_INF)
 
     def _best(self, priced: Priced, forced: Tensor, num: int) -> Choices:
-        """The blank, and the `num` best tokens where it is not forced."""
         gain, label = top_labels(priced.total, min(num, self.num_labels - 1))
         gain = gain.double()
         step = self.token_steps[:1].expand_as(label)
         if priced.durations is not None:
             lasts = priced.durations.double()[:, None, :].expand(*label.shape, -1)
             both = (gain[:, :, None] + lasts).flatten(1)
-            # Stable: of equal pairs the better token, then the shorter place in the
-            # list of durations.
+            # Stable: ties go to the better token, then the lower position in the list
+            # of durations.
             order = torch.sort(both, dim=1, descending=True, stable=True)[1][:, :num]
             which = order // self.num_durations
             gain, label = both.gather(1, order), label.gather(1, which)
@@ -258,14 +257,14 @@ class Pricer:
 
 
 def in_floats(joined: Joined) -> tuple[Tensor, Tensor | None]:
-    """Log-probs of tokens, and of durations, in float32 at least."""
+    """Return log-probs of tokens, and of durations, in float32 at least."""
     parts = joined if isinstance(joined, tuple | list) else (joined,)
     logprobs, *more = (p if p.dtype == torch.float64 else p.float() for p in parts)
     return logprobs, more[0] if more else None
 
 
 def top_labels(scores: Tensor, num: int) -> tuple[Tensor, Tensor]:
-    """The best labels of each row and their scores, [N, num]; of equals the lowest."""
+    """Return each row's best labels and scores, [N, num]; ties go to the lowest."""
     if scores.dtype != torch.float32:
         order = torch.sort(scores, dim=1, descending=True, stable=True)[1][:, :num]
         return scores.gather(1, order), order

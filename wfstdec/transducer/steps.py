@@ -1,26 +1,27 @@
-"""The searches: ALSD++, AES++ and greedy, in steps of fixed shapes.
+"""Transducer searches ALSD++, AES++ and greedy, in steps of fixed shapes.
 
-ALSD++, of each hypothesis whose frame has come:
+ALSD++, for each hypothesis whose frame has arrived:
 
-    candidates = best K tokens, and the blank; in `max_symbols` tokens: the blank alone
-    one that is through is carried along unchanged
+    candidates = best K tokens, and the blank; after `max_symbols` tokens only the blank
+    finished ones are carried along unchanged
     merge the same tokens at the same frame; keep the best K; predictor, fusion step
 
 AES++, frame by frame:
 
     prefix search: in order of ascending u, score_j (+)= score_i + gain(v | i), where
         j's tokens are i's and v
-    N times: the best K + beta labels of each, those gamma below its best left out;
-        tokens that make a text which has got this already are left out; a blank closes;
+    N times: the best K + beta labels of each, except those gamma below its best;
+        tokens that lead to a text with this gain already are dropped; a blank closes;
         merge, all closed ones among them; keep the best K
     the blank for those that are still open; merge
 
-A step reads no number on the host: only `run` asks now and then whether all are
-through. On a CPU, where it costs nothing to ask, kernels do the same (`cpu_search.py`),
-and the model sees only rows that need it (`dense=False`); the result is the same.
+A step reads no number on the host: only `run` checks at intervals whether all are
+finished. On a CPU, where the check is inexpensive, kernels do the same
+(`cpu_search.py`), and the model sees only rows that need it (`dense=False`); the result
+is the same.
 
-In chunks a step waits until no candidate can pass the last frame that has come, so that
-it does what it would do with all frames there.
+In chunks a step waits until no candidate can exceed the last frame so far, so that its
+result equals that with all frames.
 """
 
 from collections.abc import Sequence
@@ -51,13 +52,13 @@ from wfstdec.transducer.pricing import Choices, Fusion, Priced, Pricer
 _INF = float("inf")
 _FAR = 1 << 30
 _ASK_EVERY = 8
-"""Steps between two questions whether all are through."""
+"""Steps between checks whether all are finished."""
 _ROOM = 32
-"""Room for tokens is made in steps of this many."""
+"""Step by which the capacity for tokens grows."""
 
 
 class Searcher:
-    """Searcher with one set of options on one batch."""
+    """Search with one set of options on one batch."""
 
     def __init__(
         self,
@@ -74,12 +75,12 @@ class Searcher:
         self._tables = [term.model.tables for term in fusion.terms if self.dense]
         self.pricer = Pricer(model, options, fusion, device)
         self._first_of_two = torch.tensor([True, False], device=self.device)
-        # Of each utterance, whether the joiner gave NaN or +inf.
+        # Per utterance, whether the joiner gave NaN or +inf.
         self.bad = torch.zeros(0, dtype=torch.bool, device=self.device)
         self.num_steps = 0
 
     def start(self, num: int) -> Beam:
-        """The beam before `num` utterances."""
+        """Return the beam before `num` utterances."""
         width = self.options.width
         state, g = self.model.start(max(num * width, LEAST_ROWS))
         rows = torch.arange(num * width, device=self.device)
@@ -90,7 +91,7 @@ class Searcher:
     def run(
         self, beam: Beam, source: Source, names: Sequence[int | str | None] = ()
     ) -> Beam:
-        """Advance as long as there are frames; errors have the names of utterances."""
+        """Advance while there are frames; errors name utterances."""
         if source.frames.shape[1] == 0 or not len(source.frames):
             return beam
         self.bad = torch.zeros(len(beam.score), dtype=torch.bool, device=self.device)
@@ -110,8 +111,8 @@ class Searcher:
             return after
         if self.options.strategy == "aes":
             return self._run_frames(beam, source)
-        # Shapes stay the same in a step, so that it can be captured and exported;
-        # arrays of tokens grow between steps.
+        # Shapes are constant in a step, so that it can be captured and exported; arrays
+        # of tokens grow between steps.
         longest, steps = int(beam.length.max()), 0
         while steps % _ASK_EVERY or bool(self.is_open(beam, source).any()):
             beam = with_room(beam, longest + steps + 1, _ROOM)
@@ -121,21 +122,20 @@ class Searcher:
         return beam
 
     def is_open(self, beam: Beam, source: Source) -> Tensor:
-        """Mask of hypotheses that may take a step now, bool [B, K]."""
+        """Return the mask of hypotheses that may take a step now, bool [B, K]."""
         alive = beam.live & (beam.frame < source.come[:, None])
         latest = torch.where(beam.live, beam.frame, 0).amax(1)
-        # While frames may still come, none is left before the longest duration from it
-        # is there: a step might lead behind what has come.
+        # While frames may still come, each waits for the longest duration from it: a
+        # step might exceed the frames so far.
         may = source.is_ended | (latest + self.pricer.longest <= source.come)
         return alive & may[:, None]
 
     def step(self, beam: Beam, source: Source) -> Beam:
-        """Step each hypothesis by a symbol: of ALSD++, or the greedy search."""
+        """Step each hypothesis by a symbol: in ALSD++, or the greedy search."""
         return self._expand(beam, source, self.is_open(beam, source), "step")
 
     def _expand(self, beam: Beam, source: Source, is_open: Tensor, kind: str) -> Beam:
-        """Candidates, merged and pruned, and the predictor and fusion after them."""
-        # Each row's frame and g are joined, whether it is open or not.
+        # Each row's frame and g are joined, open or not.
         rows = self._rows(beam)
         utterance = rows // beam.score.shape[1]
         frame = beam.frame.flatten().index_select(0, rows)
@@ -151,8 +151,8 @@ class Searcher:
         if kind == "close":
             choices = self.pricer.best_blank(priced)
         else:
-            # So many symbols without a frame: only what takes one may follow, or none
-            # would end.
+            # After this many symbols without a frame, only one with a frame may follow;
+            # otherwise none would end.
             run = beam.run.flatten().index_select(0, rows)
             forced = run >= self.options.max_symbols
             if self.options.strategy == "greedy":
@@ -164,27 +164,26 @@ class Searcher:
         found = self._candidates(beam, source, is_open, choices)
         if kind == "search":
             found = _without_seen(beam, found, is_open)
-        # Texts that became equal are one before the best are taken, or they would take
-        # the places of others.
-        if found.score[0].numel() > 1:  # one hypothesis may have equal ways on too
+        # Merge equal texts before the best are taken, or they would take the places of
+        # others.
+        if found.score[0].numel() > 1:  # a single hypothesis may have equal candidates
             found = merge(beam, found, self.options.merge, self.pricer.num_labels)
         after, spoke = select(beam, found)
-        # A blank leaves the predictor where it is.
+        # A blank keeps the predictor.
         return after if kind == "close" else self._spoken(after, spoke)
 
     def _rows(self, beam: Beam) -> Tensor:
-        """All rows of a beam, int64 [N], padded with the first."""
         # The model sees `LEAST_ROWS` or more.
         rows = torch.arange(beam.score.numel(), device=self.device)
-        # A library may multiply few rows by another routine, which rounds otherwise:
-        # results would depend on the size of the batch.
+        # A library may multiply few rows by another routine, which rounds differently:
+        # results would depend on the batch size.
         more = LEAST_ROWS - len(rows)
         return torch.cat([rows, rows.new_zeros(more)]) if more > 0 else rows
 
     def _candidates(
         self, beam: Beam, source: Source, is_open: Tensor, choices: Choices
     ) -> Candidates:
-        """Make candidates of all: symbols of open hypotheses, others as they are."""
+        """Build candidates: symbols of open hypotheses, others unchanged."""
         shape = (*beam.score.shape, choices.gain.shape[1])
         num = shape[0] * shape[1]
         gain, label, step = (part[:num].reshape(shape) for part in choices)
@@ -192,7 +191,7 @@ class Searcher:
         stays = torch.full((shape[2],), -_INF, dtype=gain.dtype, device=self.device)
         # A closed hypothesis is a candidate once, at no cost: in its first place.
         stays[:1] = 0
-        # A duration may lead behind the end; there all hypotheses meet.
+        # A duration may exceed the end; there all hypotheses meet.
         limit = torch.where(source.is_ended, source.come, _FAR)[:, None, None]
         frame = torch.minimum(beam.frame[:, :, None] + step, limit)
         return Candidates(
@@ -202,12 +201,11 @@ class Searcher:
         )
 
     def _spoken(self, beam: Beam, spoke: Tensor) -> Beam:
-        """The beam with predictor and fusion after the last token of some."""
         flat, rows = spoke.flatten(), self._rows(beam)
         labels = beam.last.flatten().index_select(0, rows).clamp(min=0)
-        # Labels have the blank in its place, the predictor knows tokens alone.
+        # Labels include the blank, the predictor knows only tokens.
         tokens = labels - (labels > self.pricer.blank).long()
-        tokens = tokens.clamp(max=self.pricer.num_labels - 2)  # of NaN, found later
+        tokens = tokens.clamp(max=self.pricer.num_labels - 2)  # NaN is detected later
         g, state = self.model.predict(tokens, take_rows(beam.state, rows))
         states = tuple(at.index_select(0, rows) for at in beam.fusion)
         new = (g, state, self.fusion.step(states, labels)[1])
@@ -217,10 +215,10 @@ class Searcher:
         return beam._replace(g=g, state=state, fusion=states)
 
     def _run_frames(self, beam: Beam, source: Source) -> Beam:
-        """AES++: all frames that can be gone through."""
+        """Run AES++ over all available frames."""
         rounds = self.options.expansion_rounds
-        # While more may come, frames wait from which the longest duration leads behind
-        # what has come.
+        # While more may come, frames wait from which the longest duration exceeds the
+        # frames so far.
         ready = torch.where(source.is_ended, 0, self.pricer.longest - 1)
         last = int((source.come - ready).max())
         live_frames = torch.where(beam.live, beam.frame, _FAR)
@@ -233,15 +231,14 @@ class Searcher:
         return beam
 
     def step_frame(self, beam: Beam, source: Source, frame: int) -> Beam:
-        """AES++: one frame, the same for all utterances that have it."""
+        """Run AES++ for one frame, the same for all utterances that have it."""
         ready = torch.where(source.is_ended, frame + 1, frame + self.pricer.longest)
         may = (ready <= source.come)[:, None]
 
         def is_open(beam: Beam) -> Tensor:
             return beam.live & (beam.frame <= frame) & may
 
-        # Prefixes are joined in the first round alone: later ones start from what it
-        # made.
+        # Prefixes are joined in the first round only: later ones start from its result.
         searches = self.options.prefix_search and self.pricer.has_zero_step
         first = "search" if searches else "expand"
         for number in range(self.options.expansion_rounds):
@@ -250,14 +247,13 @@ class Searcher:
         return self._expand(beam, source, is_open(beam), "close")
 
     def _search_prefixes(self, beam: Beam, priced: Priced, is_open: Tensor) -> Beam:
-        """Move scores from open texts to open ones that are one token longer."""
         num, width = beam.score.shape
         longer = longer_by(1, beam) & is_open[:, :, None] & is_open[:, None, :]
         last = beam.last.index_select(0, self._rows(beam) // width)
         gains = self.pricer.to_label(priced, last)[: num * width]
         parent = longer.int().argmax(1)
         gain = torch.where(longer, gains.view(num, width, width), -_INF).amax(1)
-        # Short texts first: what one gains it hands on to those that are longer by one.
+        # Short texts first: they pass their gain on to texts one token longer.
         order = torch.sort(beam.length, dim=1, stable=True)[1]
         score = beam.score
         for place in range(1, width):
@@ -274,7 +270,6 @@ class Searcher:
 
 
 def _without_seen(beam: Beam, found: Candidates, is_open: Tensor) -> Candidates:
-    """Drop tokens that take no frame and lead to texts which the prefix search saw."""
     longer = longer_by(1, beam) & is_open[:, :, None] & is_open[:, None, :]
     label = found.label[:, :, :, None]
     repeats = (label == beam.last[:, None, None, :]) & (label >= 0)

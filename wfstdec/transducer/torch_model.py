@@ -1,4 +1,4 @@
-"""A small transducer of the standard architecture, in torch, and its file.
+"""Small transducer of the standard architecture, in torch, and its file.
 
     net = TransducerNet(TransducerConfig(tokens=names, heads=(rnnt, tdt)))
     net.save("model.npz")
@@ -11,7 +11,7 @@
 
 All heads (a predictor and a joiner each) share the encoder. The blank is the last
 output of every joiner. Projections to D are part of encoder and predictor, so that a
-step of a search adds, and multiplies by W alone.
+search step only adds, and multiplies by W.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ from wfstdec.text.lexicon import tokenizer_beside
 
 _FORMAT = "wfstdec.transducer"
 _CONTEXT = 2
-"""Tokens that a stateless predictor sees."""
+"""Context size of a stateless predictor."""
 
 
 class Predictor(nn.Module):
-    """Tokens so far to g; state and g after no token are those of the mark V."""
+    """Maps tokens to g; before the first token, state and g are those of the mark V."""
 
     def __init__(self, num_tokens: int, dim: int, kind: str) -> None:
         super().__init__()
@@ -66,19 +66,18 @@ class Predictor(nn.Module):
         if self.stateless:
             context = torch.cat([state[:, 1:], labels[:, None]], 1)
             return self._of_context(context), context
-        # One step of `nn.LSTM` takes two thirds longer: it is made for sequences.
+        # One step of `nn.LSTM`, which is built for sequences, takes two thirds longer.
         lstm: Any = self.lstm
         weights = lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0
         hidden, cell = torch.lstm_cell(self.embedding(labels), state, *weights)
         return self.project(hidden), (hidden, cell)
 
     def _of_context(self, context: Tensor) -> Tensor:
-        """The g of the last tokens, int64 [..., 2] to [..., D]."""
         return self.project(F.silu(self.mix(self.embedding(context).flatten(-2))))
 
 
 class Joiner(nn.Module):
-    """Frames and g to log-probs; broadcasts over leading axes."""
+    """Maps frames and g to log-probs; broadcasts over leading axes."""
 
     def __init__(self, dim: int, num_tokens: int, num_durations: int) -> None:
         super().__init__()
@@ -86,7 +85,7 @@ class Joiner(nn.Module):
         self.durations = nn.Linear(dim, num_durations) if num_durations else None
 
     def forward(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Implement `TransducerModel.join`; the softmax is taken in float32."""
+        """Implement `TransducerModel.join`; the softmax is computed in float32."""
         inner = torch.tanh(frames + g)
         logprobs = F.log_softmax(self.tokens(inner), -1, dtype=torch.float32)
         if self.durations is None:
@@ -118,7 +117,7 @@ class TransducerNet(nn.Module):
         self.heads = nn.ModuleDict({h.name: Head(config, h) for h in config.heads})
 
     def save(self, path: PathLike, dtype: torch.dtype = torch.float16) -> None:
-        """Write configuration and weights as `.npz`, whole or not at all."""
+        """Write configuration and weights as `.npz`, atomically."""
         save_net(self, path, dtype, _FORMAT)
 
 
@@ -170,12 +169,12 @@ def load_transducer(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> TorchTransducer:
-    """A head of a saved net, to decode with; `tokenizer_beside` is its tokenizer.
+    """Load one head of a saved net for decoding; `tokenizer_beside` is its tokenizer.
 
     Args:
-        path: What `TransducerNet.save` wrote.
-        head: Which one; None for the first.
-        device: Where it runs.
+        path: A file written by `TransducerNet.save`.
+        head: Name of the head; None for the first.
+        device: Device to run on.
         dtype: float32 or bfloat16.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Decoding without a graph: a search over the trie of a lexicon, or over tokens."""
+"""Decoding without a graph: search over a lexicon trie, or over tokens."""

@@ -1,11 +1,11 @@
-"""The trie decoder that users hold: a lexicon or none, a language model, options.
+"""Trie decoder: a lexicon or bare tokens, a language model, options.
 
     files = {"tokens": "tokens.txt", "lexicon": "lexicon.txt", "lm": "lm.arpa.gz"}
     options = TrieOptions(beam_size=256)
     decoder = TrieDecoder(**files, separator="<wb>", options=options)
     hyps = decoder.decode(logprobs)
 
-As audio comes in: `decoder.sessions()`.
+`decoder.sessions()` decodes audio as it arrives.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ _log = logging.getLogger("wfstdec.build")
 
 
 class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
-    """A search on the trie of a lexicon, or on bare tokens; no graph is built.
+    """Search on the trie of a lexicon, or on bare tokens; no graph is built.
 
         total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)
                 + word_insertion * words + token_insertion * tokens - boosts
 
-    The result for an utterance depends on the model, its log-probs, the options and its
-    boosts: not on the batch, padding, chunks, threads, backend or the order of lists.
-    With a lexicon all words are in the lexicon or the boost list, or open ones. CTC's
-    rules are exact with and without a separator s: a sentence is `s* (w s+)* [w]`, with
-    `separator_optional` `s* (w s*)*`, without a separator `w*`.
+    The result for an utterance depends only on the model, its log-probs, the options
+    and its boosts. It does not depend on batch, padding, chunks, threads, backend or
+    the order of lists. With a lexicon all words are in the lexicon or the boost list,
+    or open ones. CTC's rules are exact with and without a separator s: a sentence is
+    `s* (w s+)* [w]`, with `separator_optional` `s* (w s*)*`, without a separator `w*`.
 
     Args:
         tokens: The V output units of the acoustic model: a file, names in order,
@@ -78,41 +78,41 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
         lexicon: A file or object; None decodes tokens.
         lm: An ARPA file, a KenLM binary, a folder of `NgramLM.save`, `read_arpa`'s
             result, an `NgramLM` or your own model (`UserLM`), over words with a lexicon
-            and over tokens without; None for no language model. A model without n-grams
-            to list (yours, KenLM's probing format) is queried during the search, and
-            cannot have the look-ahead `"ngram"`.
+            and over tokens without; None for no language model. A model whose n-grams
+            cannot be listed (yours, KenLM's probing format) is queried during the
+            search, and excludes the look-ahead `"ngram"`.
         options: Search options.
         backend: `"cpu"`, `"cuda"` (beams of up to 256, no lattices, OOV or open words,
             and a language model with n-grams or none), or `"auto"`: the choice of
             `choose_backend` for each batch, and the CPU for sessions and n-best lists.
         words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
             words of the lexicon in their order without those that an ARPA model lacks.
-        open_vocabulary: The costs of words in neither lexicon nor list; None for no
-            such words. Without a lexicon the language model is then over words, which
-            the tokens spell.
-        g2p: Pronounces words of boost lists that have no pronunciation: a `G2p` or its
-            source, such as a function of a word, a lexicon's file or `"hama"`. None
-            takes the spelling if most words of the lexicon are pronounced as spelled.
-        exact_boosts: Whether words of boost lists are only taken as written, not also
-            in the case, Unicode form and without the punctuation of a known word.
-        separator: The token between words. `"auto"` takes `|` where the tokens are
-            those of a Hugging Face model, and none elsewhere; None is none. Without a
-            lexicon it only says how tokens are read as words; with none they are cut
-            at the mark U+2581 of word pieces.
-        separator_optional: The separator may be missing.
-        blank: The blank by name or index; None to recognise it.
+        open_vocabulary: Costs of words in neither lexicon nor list; None for no such
+            words. Without a lexicon the language model is then over words, spelled by
+            the tokens.
+        g2p: Pronunciations for words of boost lists that lack one: a `G2p` or its
+            source, such as a function of a word, a lexicon file or `"hama"`. None uses
+            the spelling if most words of the lexicon are pronounced as spelled.
+        exact_boosts: Take words of boost lists exactly as written; otherwise they also
+            match a known word regardless of case, Unicode form and punctuation.
+        separator: The token between words. `"auto"` is `|` for tokens of a Hugging
+            Face model, otherwise none; None is none. Without a lexicon it only
+            determines how tokens are read as words; without either they are split at
+            the mark U+2581 of word pieces.
+        separator_optional: Whether the separator may be missing.
+        blank: The blank by name or index; None detects it.
         unk_cost: Nats for words or tokens that an ARPA model lacks; None drops words,
-            and scores tokens, OOV and open words as `<unk>` where the model has it.
+            and scores tokens, OOV and open words as `<unk>` if the model has it.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Number of threads; `None` uses one per processor.
 
     Attributes:
-        last_choice: The choice of `"auto"` for the last batch, and why; None before.
+        last_choice: The choice of `"auto"` for the last batch, and its reason; or None.
         lm: The language model, or None.
-        open_spelling: How tokens make open words; None where there are none.
+        open_spelling: Spelling of open words by tokens; None without open words.
 
     Raises:
-        InputError: One of its subclasses, for a fault in a file or an option.
+        InputError: One of its subclasses, for an error in a file or an option.
         BackendError: The backend is unknown.
     """
 
@@ -216,16 +216,15 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
 
     @property
     def lexicon(self) -> Lexicon | None:
-        """The entries whose words can be output; None without a lexicon."""
+        """Entries whose words can be output; None without a lexicon."""
         return self.vocabulary.lexicon
 
     @property
     def open_spelling(self) -> OpenSpelling | None:
-        """How tokens make open words; None where there are none."""
+        """Spelling of open words by tokens; None without open words."""
         return self._lattice_vocabulary.open_spelling
 
     def _pronouncer(self, g2p: G2pLike | None) -> Pronouncer | str:
-        """The handling of OOV words, or the reason why there are none."""
         if self.lexicon is None:
             if g2p is not None:
                 raise OptionError(
@@ -235,13 +234,11 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
         return Pronouncer(self.tokens, self.lexicon, self.vocabulary.separators, g2p)
 
     def _default_bonuses(self) -> DefaultBonuses:
-        """Bonuses of words in a list without numbers."""
         return DefaultBonuses(
             self.words, self.lexicon, self._word_cost(), self._unk_cost()
         )
 
     def _unk_cost(self) -> float:
-        """The unigram cost of `<unk>`; 0 without a language model."""
         if self.lm is None:
             return 0.0
         if isinstance(self.lm, OnDemandLM):
@@ -249,7 +246,6 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
         return self.lm.step(ROOT, UNKNOWN)[0]
 
     def _check_unk(self, what: str, error: type[InputError]) -> None:
-        """Check that the language model can score words that it lacks."""
         if not math.isfinite(self._unk_cost()):
             raise error(
                 f"{what} with a language model without '<unk>', expected one that has "
@@ -257,7 +253,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
             )
 
     def _word_cost(self) -> np.ndarray | None:
-        """Unigram costs, float32 [W]; None without a language model."""
+        """Return unigram costs, float32 [W]; None without a language model."""
         if self.lm is None:
             return None
         if isinstance(self.lm, OnDemandLM):
@@ -265,10 +261,10 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
         return self.lm.row(ROOT)[0][: len(self.words)]
 
     def with_options(self, **changes: Any) -> Self:
-        """Make this decoder with some options changed; it shares all arrays.
+        """Return this decoder with some options changed; it shares all arrays.
 
         Raises:
-            OptionError: A value is out of range, or `lookahead`, which is built in.
+            OptionError: A value is out of range, or `lookahead` changes.
         """
         if changes.get("lookahead", self.options.lookahead) != self.options.lookahead:
             raise OptionError(
@@ -302,7 +298,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
         return lm, repr(self.open_vocabulary)
 
     def _why_not_on_gpu(self, boosts: Sequence[CompiledBoosts]) -> str | None:
-        # Imported only where there is a GPU.
+        # Imported only with a GPU.
         module = importlib.import_module("wfstdec.trie.gpu.backend")
         reasons = [module.why_not(self.options, one) for one in (None, *boosts)]
         return next((one for one in reasons if one is not None), None)
@@ -326,7 +322,6 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[Path] | RecordedFrames]):
         return reader
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
-        """Refuse OOV words where the language model has no cost of unknown words."""
         for number, one in enumerate(boosts):
             if one.oov is not None and one.oov.words:
                 try:
@@ -343,7 +338,7 @@ class TrieReader(Reader[list[Path] | RecordedFrames]):
     options: TrieOptions
 
     def best(self, found: list[Path] | RecordedFrames) -> Path:
-        """Find the best path."""
+        """Return the best path."""
         return found.path if isinstance(found, RecordedFrames) else found[0]
 
     def nbest(
@@ -373,7 +368,7 @@ class TrieReader(Reader[list[Path] | RecordedFrames]):
 def spelled_words(
     lm: TakenLM | None, tokens: TokenTable, separator: int | None
 ) -> Lexicon:
-    """The words of a language model that tokens can spell, as a lexicon."""
+    """Return the words of a language model that tokens can spell, as a lexicon."""
     words = listed_words(lm)
     if words is None:
         raise OptionError(
@@ -383,7 +378,7 @@ def spelled_words(
     if open_spelling(tokens, separator, None).kind == "letters" and separator is None:
         raise OptionError(
             "open_vocabulary without a lexicon, a separator or tokens that begin with "
-            f"{WORD_START!r}, expected one of them: nothing tells where words end"
+            f"{WORD_START!r}, expected one of them: word ends are unknown"
         )
     lexicon, lacking = spellable_words(words, tokens, separator=separator)
     if lacking:
@@ -408,7 +403,6 @@ def _vocabulary(
     words: Sequence[str] | None,
     unk_cost: float | None,
 ) -> tuple[Lexicon, tuple[str, ...]]:
-    """The entries whose words can be output, and the word table."""
     if words is None and isinstance(lm, NgramLM) and isinstance(lm.labels, tuple):
         words = lm.labels
     if isinstance(lm, ArpaModel):

@@ -1,4 +1,4 @@
-"""Records of a trie search for a lattice, and the lattice of them.
+"""Lattices from records of a trie search.
 
 The search is that of the best path (`nbest=1`, `merge="max"`). An entry in one of its
 two phases is a state of the lattice, and all ends lead to one state more. The rule,
@@ -10,19 +10,19 @@ with costs before the best one of the frame is subtracted:
     excess     candidate - cost of the phase that it leads to, float32; of an end: its
                cost less that of the best end
     extra      of a state: the least of excess + extra(next state), float32
-    kept       what has excess + extra(next state) <= lattice_beam
+    kept       arcs with excess + extra(next state) <= lattice_beam
 
     graph      (word and pronunciation + look-ahead there) - look-ahead here: it cancels
                out along a path; the start's is on the arcs that leave it. Of an
-               end: the last word and `</s>`, less the entry's look-ahead, which is all
-               there is where no sentence is whole
+               end: the last word and `</s>`, minus the entry's look-ahead, and only
+               that if no sentence is whole
     boost      of an end: with the deferred credit and charges of boosts
 
 States are sorted by (frame, place and phase, boost state). Places, (language model
 state, node, spelling of an open word), are numbered in each lattice by their order, and
-have two numbers, the blank's first; the end comes last. Arcs are numbered by where they
-lead, and there in the order in which the search takes them: of equal ones the first is
-on the best path.
+have two numbers, the blank's first; the end comes last. Arcs are numbered by their
+destination, then in the order in which the search takes them: of equal ones the first
+is on the best path.
 """
 
 from typing import NamedTuple
@@ -46,7 +46,7 @@ from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.trie.options import TrieOptions
 
 END = -1
-"""The state that all ends lead to."""
+"""Common destination of all ends."""
 
 
 class RecordedEntries(NamedTuple):
@@ -63,7 +63,7 @@ class RecordedEntries(NamedTuple):
 
 
 class RecordedArcs(NamedTuple):
-    """The arcs that are kept, in any order."""
+    """Kept arcs, in any order."""
 
     # int64 [M], twice the entry that each leaves, one more for nonblank
     state: np.ndarray
@@ -94,7 +94,7 @@ def lattice_of(
     *,
     words_are_tokens: bool,
 ) -> Lattice:
-    """The lattice of what was recorded: numbered, sorted, with insertion costs."""
+    """Return the lattice of a search's records, numbered and sorted."""
     path, entries, given = recorded
     ends = 2 * len(entries.frame)
     nextstate = np.where(given.nextstate == END, ends, given.nextstate)
@@ -142,7 +142,7 @@ def lattice_of(
 
 def label_of_word(vocabulary: Vocabulary, words: np.ndarray) -> np.ndarray:
     """Turn word ids of a search into labels, `OPEN` into that of open words."""
-    # In the vocabulary open words have a label behind the decoder's words, and OOV
+    # In the vocabulary the label of open words follows the decoder's words, and OOV
     # words follow it.
     if vocabulary.open_word is None:
         return words
@@ -152,7 +152,6 @@ def label_of_word(vocabulary: Vocabulary, words: np.ndarray) -> np.ndarray:
 
 
 def _states(entries: RecordedEntries, used: np.ndarray, num_frames: int) -> np.ndarray:
-    """The states that are used, the end last, STATE [S]."""
     states = np.zeros(len(used), STATE)
     entry, phase = used[:-1] >> 1, used[:-1] & 1
     keys = [entries.spelling[entry], entries.node[entry], entries.state[entry]]
@@ -173,10 +172,10 @@ def _states(entries: RecordedEntries, used: np.ndarray, num_frames: int) -> np.n
 def _in_order(
     entries: RecordedEntries, given: RecordedArcs, nextstate: np.ndarray
 ) -> np.ndarray:
-    """Arcs by where they lead, and there as the search takes them, int64 [A]."""
-    # By the entry that each leaves (its cost, then its key); a repeated token first;
-    # by the word that ends; from the phase that the search continues from, at the end
-    # from blank, before the other.
+    """Return arcs by destination, then as the search takes them, int64 [A]."""
+    # By the source entry (its cost, then its key); a repeated token first; by the word
+    # that ends; from the phase that the search continues from (at the end from blank)
+    # before the other.
     entry, phase = given.state >> 1, given.state & 1
     first = np.where(given.nextstate == END, False, entries.nonblank_first[entry])
     begins = given.ilabel & REPEATED == 0

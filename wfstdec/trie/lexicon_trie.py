@@ -1,31 +1,30 @@
-"""The lexicon as a trie: words that begin alike share nodes; and open words.
+"""Lexicon trie: words with a common prefix share nodes; open words.
 
     trie = build_trie(lexicon, {word: i for i, word in enumerate(words)})
-    node = find_child(trie, node, token)                       # -1 where there is none
+    node = find_child(trie, node, token)                       # -1 without one
     ending = slice(*trie.node_pron_splits[node : node + 2])    # pronunciations, by row
     trie.pron_word[ending], trie.pron_cost[ending]             # and their words
 
 Nodes are in preorder: the root is 0, and children follow their parent in the order of
-their tokens, each with all that is below it.
+their tokens, each followed by its descendants.
 
-Open words are spelled by tokens, off the trie or where no word ends:
+Open words are spelled by tokens, outside the trie or where no word ends:
 
     a node of the trie where no word ends     the tokens that lead there may be a word
-    behind the trie                           node = open_node(...), by tokens and the
-                                              last of them; its text is a hash
+    after the trie                            node = open_node(...), by number of tokens
+                                              and the last of them; its text is a hash
 
-So each sequence of tokens has one place: what the lexicon has is read as the lexicon
-says, and an open word leaves the trie where that goes no further. An open word that is
-spelled like a word of the table is this word, at the language model's cost; one that is
-spelled like an OOV word of the utterance is none.
+So each sequence of tokens has one place: lexicon words are read as pronounced, and an
+open word leaves the trie at the first missing child. An open word that is spelled like
+a word of the table is this word, at the language model's cost. One that is spelled like
+an OOV word of the utterance is invalid.
 
-Texts are hashes that grow by what tokens add, and a table finds words by them:
+Texts are hashes extended by tokens, and a table maps them to words:
 
     text = extended(texts, EMPTY_TEXT, token)     # uint64, token by token
-    word = find_text(table, text)                 # the id, -1 where there is none
+    word = find_text(table, text)                 # the id, -1 without one
 
-However a text is cut into tokens, it has one hash: a polynomial of its characters,
-modulo 2^64.
+A text has one hash for any tokenisation: a polynomial of its characters, modulo 2^64.
 """
 
 from collections import Counter
@@ -45,7 +44,7 @@ from wfstdec.text.vocabulary import OpenSpelling
 
 
 class LexiconTrie(NamedTuple):
-    """A trie of N nodes for P pronunciations, as the kernels take it; read-only."""
+    """Trie of N nodes for P pronunciations, for the kernels; read-only."""
 
     node_child_splits: np.ndarray  # int32 [N + 1], the row of each node's children
     child_token: np.ndarray  # int32 [N - 1], increasing in each row
@@ -53,7 +52,7 @@ class LexiconTrie(NamedTuple):
     # uint64 [N], the tokens of each node's children, modulo 64
     node_child_bits: np.ndarray
     node_token: np.ndarray  # int32 [N], the token that leads there; -1 at the root
-    node_pron_splits: np.ndarray  # int32 [N + 1], which pronunciations end at each node
+    node_pron_splits: np.ndarray  # int32 [N + 1], pronunciations that end at each node
     # int32 [P], the word id of each pronunciation; increasing in each row
     pron_word: np.ndarray
     pron_cost: np.ndarray  # float32 [P], nats
@@ -65,9 +64,8 @@ class LexiconTrie(NamedTuple):
 
 
 def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
-    """Make the trie of the entries whose words have an id."""
-    # Of equal entries the one of least cost counts. The order of entries changes
-    # nothing.
+    """Build the trie of the entries whose words have an id."""
+    # Only the least cost of equal entries counts. The order of entries has no effect.
     costs = lexicon.costs.tolist()
     everything = zip(lexicon.pronunciations, lexicon.words, costs, strict=True)
     entries = sorted(
@@ -84,7 +82,7 @@ def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
 
 
 def trie_of(entries: Sequence[tuple[Pronunciation, int, float]]) -> LexiconTrie:
-    """Make the trie of entries: tokens, word id, cost; sorted, each pair once."""
+    """Build the trie of entries: tokens, word id, cost; sorted, each pair once."""
     counts = Counter(spelt for spelt, _, _ in entries)  # sorted, as the entries are
     tokens = np.array([token for spelt in counts for token in spelt], np.int32)
     splits = np.cumsum([0, *map(len, counts)])
@@ -110,7 +108,7 @@ def trie_of(entries: Sequence[tuple[Pronunciation, int, float]]) -> LexiconTrie:
 
 @inlined
 def find_child(trie, node, token):
-    """The child of a node by a token, or -1."""
+    """Return the child of a node by a token, or -1."""
     begin = np.int64(trie.node_child_splits[node])
     end = np.int64(trie.node_child_splits[node + 1])
     child = find_arc(trie.child_token, begin, end, token)
@@ -121,7 +119,7 @@ def find_child(trie, node, token):
 
 @jit
 def least_below(values, pron_splits, parent):
-    """The least value of the pronunciations below each node, float32 [N], or inf."""
+    """Return the least value of pronunciations below each node, float32 [N], or inf."""
     least = np.full(len(parent), np.inf, np.float32)
     for node in range(len(parent) - 1, -1, -1):
         for pron in range(pron_splits[node], pron_splits[node + 1]):
@@ -132,14 +130,14 @@ def least_below(values, pron_splits, parent):
 
 
 def root_children(trie: LexiconTrie, num_tokens: int) -> np.ndarray:
-    """The child of the root by each token, int32 [V]; -1 for none."""
+    """Return the child of the root by each token, int32 [V]; -1 for none."""
     child, count = np.full(num_tokens, -1, np.int32), trie.node_child_splits[1]
     child[trie.child_token[:count]] = trie.child_node[:count]
     return read_only(child)
 
 
 def parents_of(trie: LexiconTrie) -> np.ndarray:
-    """The parent of each node, int32 [N]; -1 for the root."""
+    """Return the parent of each node, int32 [N]; -1 for the root."""
     parent = np.full(trie.num_nodes, -1, np.int32)
     counts = np.diff(trie.node_child_splits)
     parent[trie.child_node] = np.repeat(np.arange(trie.num_nodes), counts)
@@ -155,7 +153,6 @@ def pron_lengths(trie: LexiconTrie) -> np.ndarray:
 
 
 def _splits_of(rows: np.ndarray, num_rows: int) -> np.ndarray:
-    """Where each row begins, given the row of each element."""
     counts = np.bincount(rows, minlength=num_rows)
     return read_only(np.array(np.concatenate([[0], np.cumsum(counts)]), np.int32))
 
@@ -178,19 +175,19 @@ class TokenTexts(NamedTuple):
 class TextTable(NamedTuple):
     """Word ids by the hash of their text: open addressing, linear probing."""
 
-    keys: np.ndarray  # uint64 [H], 0 where there is none; H is a power of two
+    keys: np.ndarray  # uint64 [H], 0 if empty; H is a power of two
     ids: np.ndarray  # int32 [H]
 
 
 def token_texts(texts: Sequence[str]) -> TokenTexts:
-    """Make the hash factors and offsets of tokens that add these texts."""
+    """Return the hash factors and offsets of tokens with these texts."""
     factors = [pow(_FACTOR, len(text), 1 << 64) for text in texts]
     offsets = [_hash_from(0, text) for text in texts]
     return TokenTexts(_frozen(factors), _frozen(offsets))
 
 
 def text_table(texts: Sequence[str], ids: Sequence[int]) -> TextTable:
-    """The table of some words: texts, and the id of each."""
+    """Return the table of words: texts, and the id of each."""
     size = 1 << max(1, (2 * len(texts)).bit_length())
     table = TextTable(np.zeros(size, np.uint64), np.full(size, -1, np.int32))
     hashes = np.array([_hash_from(EMPTY_TEXT, text) for text in texts], np.uint64)
@@ -200,13 +197,13 @@ def text_table(texts: Sequence[str], ids: Sequence[int]) -> TextTable:
 
 @inlined
 def extended(texts, text, token):
-    """The hash of a text with what a token adds, uint64."""
+    """Return the hash of a text extended by a token, uint64."""
     return uint64(uint64(text) * texts.factor[token] + texts.offset[token])
 
 
 @inlined
 def find_text(table, text):
-    """The word id of a text, -1 where the table has none."""
+    """Return the word id of a text, -1 where the table has none."""
     mask = uint64(len(table.keys) - 1)
     slot = label_of(text) & mask
     while table.keys[slot] != uint64(0):  # ends: at most half of the slots are taken
@@ -218,7 +215,7 @@ def find_text(table, text):
 
 @inlined
 def label_of(text):
-    """A hash in the place of a word id: mixed, and of 63 bits."""
+    """Return a hash in place of a word id: mixed, and of 63 bits."""
     mixed = uint64(text)
     mixed ^= mixed >> uint64(32)
     mixed *= uint64(0xD6E8FEB86659FD93)
@@ -248,22 +245,22 @@ def _frozen(values: Sequence[int]) -> np.ndarray:
 
 
 class OpenWords(NamedTuple):
-    """Open words as kernels take them; empty arrays where there are none."""
+    """Open words for the kernels; empty arrays without open words."""
 
     is_open: bool  # whether there are open words
     word_cost: np.float32  # nats
     token_cost: np.float32  # nats
     begins: np.ndarray  # bool [V], tokens that may begin an open word
-    extends: np.ndarray  # bool [V], tokens that may follow inside one
-    texts: TokenTexts  # what tokens add to the text
+    extends: np.ndarray  # bool [V], tokens that may continue one
+    texts: TokenTexts  # hash extension by tokens
     node_text: np.ndarray  # uint64 [N], the text that leads to each node of the trie
-    node_length: np.ndarray  # int32 [N], its tokens; 0 where they are no open word
+    node_length: np.ndarray  # int32 [N], its tokens; 0 if they cannot be an open word
     node_word: np.ndarray  # int32 [N], the word of the table that they spell, or -1
-    words: TextTable  # the word table by text; empty where tokens are phones
+    words: TextTable  # the word table by text; empty if tokens are phones
 
 
 def no_open_words(num_nodes: int = 1) -> OpenWords:
-    """Stand-in for the arrays of open words where there are none."""
+    """Return placeholder arrays without open words."""
     nothing = read_only(np.zeros(0, np.bool_))
     return OpenWords(
         is_open=False,
@@ -285,7 +282,7 @@ def open_words(
     trie: LexiconTrie,
     words: Sequence[str],
 ) -> OpenWords:
-    """The open words of a trie."""
+    """Return the open words of a trie."""
     texts = token_texts(spelling.texts)
     begins, extends = read_only(spelling.begins), read_only(spelling.extends)
     node_text = np.full(trie.num_nodes, EMPTY_TEXT, np.uint64)
@@ -311,7 +308,7 @@ def open_words(
 
 @inlined
 def spelling_cost(open_words, unk_cost, length):
-    """The cost of an open word of `length` tokens, or of its beginning, float32."""
+    """Return the cost of an open word of `length` tokens, or of its prefix, float32."""
     # It never falls with the length: not by rounding either.
     tokens = float32(float32(length) * open_words.token_cost)
     return float32(float32(unk_cost + open_words.word_cost) + tokens)
@@ -319,25 +316,24 @@ def spelling_cost(open_words, unk_cost, length):
 
 @inlined
 def open_node(first, length, token, num_tokens):
-    """The node of an open word behind the trie, int64."""
+    """Return the node of an open word after those of the trie, int64."""
     return int64(first) + int64(length) * int64(num_tokens) + int64(token)
 
 
 @inlined
 def open_length(first, node, num_tokens):
-    """How many tokens an open word behind the trie has."""
+    """Return the number of tokens of an open word's node."""
     return (int64(node) - int64(first)) // int64(num_tokens)
 
 
 @inlined
 def open_token(first, node, num_tokens):
-    """Last token of an open word's node."""
+    """Return the last token of an open word's node."""
     return (int64(node) - int64(first)) % int64(num_tokens)
 
 
 @jit
 def _walk(trie, texts, begins, extends, table, nodes):
-    """Fill in texts, lengths and words, the parents first."""
     splits, (node_text, node_length, node_word) = trie.node_child_splits, nodes
     for node in range(len(trie.node_token)):
         if node_length[node] > 0:

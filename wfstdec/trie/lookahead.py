@@ -32,23 +32,23 @@ from wfstdec.trie.lexicon_trie import LexiconTrie, least_below, parents_of
 LookaheadKind = Literal["ngram", "unigram", "none"]
 ROOT = 0
 ABSENT, ANYWHERE, AT_ROOT = np.int64(-1), np.int64(-2), np.int64(-3)
-"""In the place of a position in a row: the row lacks the node; not looked up yet; the
-node is the root, so that `first_bits` has the children that a row lacks."""
+"""In place of a position in a row: the row lacks the node; not looked up yet; the node
+is the root, so that `first_bits` has the children that a row lacks."""
 _BIT_FACTOR, _BIT_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(58)
 _ONE = np.uint64(1)
 STATE = record("i8 first end", "u8 first_bits", "i4 backoff_state", "f4 backoff_cost")
-"""A state of the model: its row's positions; `bit_of` the children of the trie's root
-in it; where it backs off to, below 0 for the model's root. Half a cache line."""
+"""State of the model: positions of its row; `bit_of` the children of the trie's root in
+it; its back-off state, below 0 for the model's root. Half a cache line."""
 NODE = record("i4 node", "f4 cost")
-"""A node in a row, and the least cost of words below it by the state's own arcs."""
+"""Node in a row, and the least cost of words below it by the state's own arcs."""
 
 
 class Lookahead(NamedTuple):
     """Least costs for S states of a model and N nodes of a trie; read-only, nats."""
 
     # A row that has a node has its ancestors too, the trie's root first. Together the
-    # rows have E elements. Fields that are read together are records: most of the time
-    # is spent waiting for memory.
+    # rows have E elements. Fields that are read together are records, since memory
+    # latency dominates.
 
     states: np.ndarray  # STATE [S]; the row of the model's root is empty
     rows: np.ndarray  # NODE [E], by increasing node in each row
@@ -56,7 +56,7 @@ class Lookahead(NamedTuple):
     # float32 [S], of all that may follow in a state, a word or the end; finite in the
     # state in which utterances begin
     state_cost: np.ndarray
-    uses_history: bool  # Whether states matter; if not, phi(s, n) is `unigram_cost[n]`
+    uses_history: bool  # whether states matter; if not, phi(s, n) is `unigram_cost[n]`
 
     @property
     def row_splits(self) -> np.ndarray:
@@ -67,7 +67,7 @@ class Lookahead(NamedTuple):
 def build_lookahead(
     lm: NgramLM | OnDemandLM, trie: LexiconTrie, kind: LookaheadKind
 ) -> Lookahead:
-    """Make the look-ahead of a model over words."""
+    """Compute the look-ahead of a model over words."""
     kinds = get_args(LookaheadKind)
     if kind not in kinds:
         known = ", ".join(map(repr, kinds))
@@ -79,7 +79,7 @@ def build_lookahead(
     if kind == "ngram":
         raise OptionError(
             "lookahead='ngram' with a language model whose n-grams cannot be listed, "
-            "expected 'unigram' or 'none'; 'unigram' asks it for every word, once"
+            "expected 'unigram' or 'none'; 'unigram' queries it for every word, once"
         )
     if kind == "none":
         return no_lookahead(trie)
@@ -87,7 +87,7 @@ def build_lookahead(
 
 
 def no_lookahead(trie: LexiconTrie, num_states: int = 1) -> Lookahead:
-    """Zeros, for a trie and N states of a model."""
+    """Return zeros, for a trie and N states of a model."""
     zeros = np.zeros(trie.num_nodes, np.float32), np.zeros(num_states, np.float32)
     return _without_history(*zeros)
 
@@ -95,8 +95,7 @@ def no_lookahead(trie: LexiconTrie, num_states: int = 1) -> Lookahead:
 class Rows(NamedTuple):
     """Positions of a node in the rows of a state and of its back-off state."""
 
-    # `ABSENT` where a row lacks it, and so all nodes below it; or `ANYWHERE`,
-    # `AT_ROOT`.
+    # `ABSENT` if a row lacks it, and so all nodes below it; or `ANYWHERE`, `AT_ROOT`.
 
     own: int
     backoff: int
@@ -104,22 +103,22 @@ class Rows(NamedTuple):
 
 @inlined
 def potential(lookahead, state, node):
-    """phi(s, n), float32: no word below the node costs less in this state."""
+    """Return phi(s, n), float32: a lower bound of word costs below the node."""
     anywhere = Rows(ANYWHERE, ANYWHERE)
     return potential_below(None, lookahead, state, node, anywhere)[0]
 
 
 @inlined
 def potential_below(lm, lookahead, state, node, above):
-    """phi(s, n), and `Rows` of the node; `above` are its parent's."""
+    """Return phi(s, n), and `Rows` of the node; `above` are its parent's."""
     # best = min over the back-off chain of s: (b1 + b2 + ...) + row cost, float32, the
     # sum from the left; at the root the cost is `unigram_cost[n]`. A row has the nodes
-    # below another one close behind it, or has neither: most searches are short.
+    # below another one shortly after it, or none: most searches are short.
     total, best = np.float32(0), np.float32(np.inf)
     own, backoff, depth = ABSENT, ABSENT, 0
     if lookahead.uses_history:
         row = lookahead.states[state]
-        while row["backoff_state"] >= 0:  # as Python reads records too
+        while row["backoff_state"] >= 0:  # syntax for records in Python too
             begin = AT_ROOT if above.own == AT_ROOT else ANYWHERE
             if depth < 2:
                 begin = above.own if depth == 0 else above.backoff
@@ -140,7 +139,7 @@ def potential_below(lm, lookahead, state, node, above):
 
 @inlined
 def _find_behind(rows, row, begin, node):
-    """The position of a node in the row of a state, behind another one; or `ABSENT`."""
+    """Return a node's position in a state's row after another node; or `ABSENT`."""
     if begin == AT_ROOT and not row["first_bits"] & bit_of(node):
         return ABSENT
     row_end = np.int64(row["end"])
@@ -163,7 +162,7 @@ def _find_behind(rows, row, begin, node):
 
 @inlined
 def bit_of(node):
-    """A bit of 64 for a child of the root."""
+    """Return a bit of 64 for a child of the root."""
     return _ONE << ((np.uint64(node) * _BIT_FACTOR) >> _BIT_SHIFT)
 
 
@@ -173,14 +172,14 @@ def _no_history(lm, lookahead, state, node, above):
 
 
 potential_of = by_class({Automaton: potential_below, OnDemandTable: _no_history})
-"""`potential_below` for any model; without its history where it is `OnDemandTable`."""
+"""`potential_below` for any model; for `OnDemandTable` without history."""
 
 
 class _Leaves(NamedTuple):
     """For each state the pronunciations of the words of its arcs."""
 
-    splits: np.ndarray  # int64 [S + 1], the row of each state
-    node: np.ndarray  # int64, where each pronunciation ends; sorted in each row
+    splits: np.ndarray  # int64 [S + 1]
+    node: np.ndarray  # int64, node of each pronunciation; sorted in each row
     cost: np.ndarray  # float32, of its arc and of itself
 
 
@@ -210,7 +209,6 @@ def _of_kind(lm: NgramLM, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
 
 
 def _leaves(automaton: Automaton, trie: LexiconTrie) -> _Leaves:
-    """Join pronunciations with the arcs of their words, in the order of nodes."""
     row_splits, num_labels = automaton.state_arc_splits, len(automaton.label_alias)
     first = int(row_splits[ROOT + 1])  # the root's arcs are in `unigram_cost`
     splits, arcs = counted(automaton.arc_label[first:], num_labels + 1)
@@ -238,10 +236,9 @@ def _of_unigrams(unigram_cost: np.ndarray, num_states: int) -> Lookahead:
 
 @jit
 def _row_sizes(leaves, parent):
-    """The number of nodes on the way to the leaves of each state."""
     sizes = np.zeros(len(leaves.splits) - 1, np.int64)
     for state in range(len(sizes)):
-        before = -1  # the last leaf: ancestors up to it, in preorder, are its own too
+        before = -1  # the last leaf; ancestors up to it are already counted
         for leaf in range(leaves.splits[state], leaves.splits[state + 1]):
             node = leaves.node[leaf]
             while node > before:
@@ -253,8 +250,8 @@ def _row_sizes(leaves, parent):
 
 @jit
 def _fill_rows(leaves, parent, splits, rows):
-    """Fill in the rows, NODE [E]; O(output)."""
-    place = np.zeros(len(parent), np.int64)  # of each node, in the row at work
+    """Fill the rows, NODE [E], in time linear in the output."""
+    place = np.zeros(len(parent), np.int64)  # of each node, in the current row
     end = 0
     for state in range(len(splits) - 1):
         before = -1
@@ -288,7 +285,7 @@ def _fill_first_bits(states, rows, parent):
 def _least_of_words(
     word_cost: np.ndarray, trie: LexiconTrie, parent: np.ndarray
 ) -> np.ndarray:
-    """The least cost of words and pronunciations below each node, float32 [N]."""
+    """Return the least cost of words and pronunciations below each node [N]."""
     costs = word_cost[trie.pron_word] + trie.pron_cost
     return least_below(costs, trie.node_pron_splits, parent)
 

@@ -1,4 +1,4 @@
-"""Options of the trie decoder and their checks; its backends."""
+"""Options of the trie decoder and its backends."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -13,7 +13,7 @@ BACKENDS = {
     "cpu": "wfstdec.trie.cpu.backend:CpuBackend",
     "cuda": "wfstdec.trie.gpu.backend:backend_for",
 }
-"""Makers of backends by name, as `module:maker`; see `search.backend`."""
+"""Constructors of backends by name, as `module:function`; see `search.backend`."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class TrieOptions(LatticeOptions):
     Options of the same name in `WfstOptions` mean the same.
 
     Attributes:
-        beam: Beam width in nats; `inf` drops nothing.
+        beam: Beam width in nats; `inf` disables it.
         beam_size: Maximum number of search states in a frame: language model state,
             trie node and boost state.
         token_top_k: Only this many of the most probable tokens may begin in a frame;
-            `None` lets all.
+            `None` is no limit.
         merge: Alignments of one text: `"max"` keeps the best (Viterbi, as the WFST
             decoder does), `"sum"` adds their probabilities.
         nbest: Number of different texts.
-        lookahead: Charge for a word before it is complete, the least cost of the words
-            that are still possible: `"ngram"` after their history, `"unigram"` without
-            one, `"none"` nothing.
+        lookahead: Charge for an incomplete word, the least cost of the words that are
+            still possible: `"ngram"` after their history, `"unigram"` without one,
+            `"none"` nothing.
         acoustic_scale: Multiplies the negated log-probs.
         lm_scale: Multiplies the costs of language model and pronunciations.
         word_insertion: Added for every word; above 0 penalises. With a lexicon only.
@@ -47,8 +47,8 @@ class TrieOptions(LatticeOptions):
         boost_scale: Multiplies all boosts.
         blank_skip_threshold: Only blanks are expanded in frames whose blank has at
             least this probability; `None` expands all.
-        lattice_beam: Lattices keep the arcs of paths within this many nats of the
-            best; at most `beam`. `None` is 8, or the beam if that is less.
+        lattice_beam: Largest extra cost of a lattice's paths over the best; at most
+            `beam`. `None` is 8, or the beam if that is less.
 
     Raises:
         OptionError: A value is out of range.
@@ -70,7 +70,6 @@ class TrieOptions(LatticeOptions):
     lattice_beam: float | None = None
 
     def __post_init__(self) -> None:
-        """Check every value."""
         self.check_width("beam")
         self.check_count("beam_size")
         self.check_count("token_top_k", optional=True)
@@ -84,6 +83,6 @@ class TrieOptions(LatticeOptions):
 
 
 def most_endings(options: TrieOptions, *, has_lexicon: bool) -> int:
-    """Number of endings of different texts that give `nbest` paths of other words."""
+    """Return how many endings of different texts yield `nbest` different word paths."""
     spare = 1 if has_lexicon or options.nbest == 1 else SPELLINGS_PER_TEXT
     return spare * options.nbest

@@ -10,11 +10,11 @@ OOV words of a list are a second trie of the utterance:
 
     oov = build_oov_trie(boosts.oov, space, least_label_costs)       # once per list
 
-Its node n is the node `first_oov + n` of the search; the root is shared. Nodes have a
-look-ahead, as those of the lexicon's trie: the cost of `<unk>` in the state, or the
-least cost of known words in any state. The best bonus below a node is credited in
-advance, up to the charge for `<unk>` at the beginning: an OOV word is not dropped
-before it is complete, and a list does not flood the search.
+Its node n is the node `first_oov + n` of the search; the root is shared. Its nodes have
+a look-ahead like the lexicon's: the cost of `<unk>` in the state, or the least cost of
+known words in any state. The best bonus below a node is credited in advance, up to the
+charge for `<unk>` at the beginning. So an OOV word is not dropped before it is
+complete, and a long list does not fill the frontier.
 """
 
 from typing import Any, NamedTuple
@@ -53,7 +53,7 @@ NONE = -1
 
 
 class Node(NamedTuple):
-    """A node, of a trie or of an open word behind them, and the hash of an open word.
+    """A node, of a trie or of an open word, and the hash of an open word.
 
     -1 in kernels: no node.
     """
@@ -65,38 +65,38 @@ class Node(NamedTuple):
 class WordEnd(NamedTuple):
     """A word that ends at a node."""
 
-    # The pronunciation; those of the list come after the lexicon's, and an open word
-    # has `OPEN_PRON`. -1 where no word ends
+    # The pronunciation; those of the list follow the lexicon's, and an open word has
+    # `OPEN_PRON`. -1 where no word ends
     pron: int
-    # The word id; 0 of what has none, and of what no boost knows; -1 where no word ends
+    # The word id; 0 without one, and for words without boosts; -1 where no word ends
     word: int
     cost: np.float32  # of word and pronunciation; inf where there is no word
     state: int  # of the language model, after the word
-    label: int  # what the text grows by: the word id, or a hash of an open word
+    label: int  # extends the text: the word id, or a hash of an open word
     bonus: np.float32 = np.float32(0)  # credited for the pronunciation
 
 
 class SearchSpace(NamedTuple):
     """The arrays that kernels take."""
 
-    trie: LexiconTrie  # the root alone without a lexicon
-    # int32 [N], the token of each node, that of the root being the separator; without a
-    # lexicon int32 [V + 1]. -1 for none
+    trie: LexiconTrie  # only the root without a lexicon
+    # int32 [N], the token of each node; the separator at the root; without a lexicon
+    # int32 [V + 1]. -1 for none
     node_token: np.ndarray
     root_child: np.ndarray  # int32 [V], the child of the root by each token, or -1
-    # The language model; `NULL_AUTOMATON` without one. A user's own is an `OnDemandLM`,
-    # in whose place kernels take the table of its answers.
+    # The language model; `NULL_AUTOMATON` without one. For a user's `OnDemandLM`
+    # kernels take the table of its answers instead.
     automaton: Any
-    lookahead: Lookahead  # open words are among those that follow at the root
-    looks_ahead: bool  # whether anything is charged before a word is complete
-    # float32 [S], charged for `<unk>` before a word outside the table is complete
+    lookahead: Lookahead  # includes open words at the root
+    looks_ahead: bool  # whether incomplete words are charged
+    # float32 [S], charged for `<unk>` within a word outside the table
     unk_lookahead: np.ndarray
     open: OpenWords  # none without a lexicon
-    # The most by which the language model can lower the cost where a word ends,
-    # look-ahead included, before the scale
+    # Largest fall in the language model's cost at a word end, look-ahead included,
+    # before the scale
     max_word_gain: np.float32
-    # The least cost of a word and the look-ahead behind it, if it is that in every
-    # state: without a history. Else -inf.
+    # Least cost of a word and the look-ahead after it, if independent of the state
+    # (without a history); else -inf
     word_floor: np.float32
     has_lexicon: bool
     separator: int  # the token between words, -1 for none
@@ -117,7 +117,7 @@ def search_space(
     blank: int,
     open_words: OpenWords | None = None,
 ) -> SearchSpace:
-    """The space of a lexicon and a model over its words; or of bare tokens."""
+    """Return the space of a lexicon and a model over its words; or of bare tokens."""
     has_lexicon, between = trie is not None, NONE if separator is None else separator
     if trie is None:
         trie, kind, between = trie_of(()), "none", NONE
@@ -157,7 +157,7 @@ def search_space(
 
 
 def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
-    """The least cost of what may follow in a state at a node, float32."""
+    """Return the least cost of what may follow in a state at a node, float32."""
     # Entries of the frontier carry it in advance; kernels compute the same bits.
     if not space.has_lexicon:
         return np.float32(0)
@@ -175,22 +175,22 @@ def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
 
 
 def start_cost(lm_scale: float, lookahead_cost: np.float32) -> float:
-    """The base before the first frame: the look-ahead of the first entry, scaled."""
+    """Return the base before the first frame: the first entry's scaled look-ahead."""
     return lm_scale * float(charged(lookahead_cost))
 
 
 def charged(lookahead_cost: np.float32) -> np.float32:
-    """A look-ahead as it is given back: 0 where nothing can follow."""
+    """Return a look-ahead as it is refunded: 0 where nothing can follow."""
     return lookahead_cost if lookahead_cost < np.inf else np.float32(0)
 
 
 def row_of(space: SearchSpace, state: int) -> int:
-    """Where arrays by state have a state; those of a `OnDemandLM` have but one."""
+    """Return the row of a state in arrays by state; `OnDemandLM` has only one."""
     return 0 if isinstance(space.automaton, OnDemandLM) else state
 
 
 def least_backoff(automaton: Automaton) -> float:
-    """No less is paid for backing off from any state to any other; 0 or below."""
+    """Return a lower bound of the cost of backing off between any states, at most 0."""
     link, backoff = automaton.backoff_state, automaton.backoff_cost
     paid = np.where(link < 0, 0, backoff).astype(np.float64)
     for _ in range(16):  # no chain is longer than the order of the model
@@ -210,13 +210,13 @@ def _model_of(lm: NgramLM | OnDemandLM | None) -> Automaton | OnDemandLM:
 def _unk_lookahead(
     automaton: Automaton | OnDemandLM, kind: LookaheadKind
 ) -> np.ndarray:
-    """Costs charged for `<unk>` in advance, float32 [S]."""
+    """Return costs charged for `<unk>` in advance, float32 [S]."""
     if isinstance(automaton, OnDemandLM):
         cost = automaton.unk_cost() if kind != "none" else 0.0
         return read_only(np.array([cost], np.float32))
     costs = np.zeros(len(automaton.final_cost), np.float32)
     if kind != "none" and automaton is not NULL_AUTOMATON:
-        # A label that is none of the table costs what `<unk>` does.
+        # A label outside the table costs as `<unk>`.
         states = np.arange(len(costs), dtype=np.int32)
         unknown = np.full_like(states, len(automaton.label_alias))
         models, nextstates = np.zeros_like(states), np.empty_like(states)
@@ -229,7 +229,6 @@ def _unk_lookahead(
 def _max_word_gain(
     automaton: Automaton | OnDemandLM, lookahead: Lookahead, opened: OpenWords
 ) -> np.float32:
-    """The most by which the end of a word, or a token, can lower the cost."""
     if lookahead.uses_history:
         finite = lookahead.state_cost[np.isfinite(lookahead.state_cost)]
         return np.float32(max(0.0, -float(finite.min(initial=0))) + 1e-3)
@@ -248,7 +247,7 @@ def _word_floor(
     trie: LexiconTrie,
     has_lexicon: bool,
 ) -> np.float32:
-    """Least cost of a word and the look-ahead behind it, over all states."""
+    """Return the least cost of a word and the look-ahead after it, over all states."""
     if lookahead.uses_history or not has_lexicon:
         return np.float32(-np.inf)
     floor = _least_label_cost(automaton) + float(trie.pron_cost.min(initial=0))
@@ -259,7 +258,7 @@ def _word_floor(
 
 
 def _least_label_cost(automaton: Automaton | OnDemandLM) -> float:
-    """No label costs less in any state, back-off included."""
+    """Return the least cost of any label in any state, back-off included."""
     if isinstance(automaton, OnDemandLM):
         return automaton.least_cost
     arcs = automaton.arc_cost
@@ -271,22 +270,22 @@ _INF = np.float32(np.inf)
 
 
 class OovTrie(NamedTuple):
-    """The second trie of M nodes, as kernels take it; no nodes without OOV words."""
+    """Second trie of M nodes, for the kernels; empty without OOV words."""
 
     trie: LexiconTrie
     root_child: np.ndarray  # int32 [V], the root's child by each token, or -1
     pron: np.ndarray  # int32 [P], the number in the list of the trie's pronunciations
     bonus: np.ndarray  # float32 [P], nats
     best_bonus: np.ndarray  # float32 [M], the best below each node, at least 0
-    has_new: np.ndarray  # bool [M], a word that is not in the word table is below
-    least_cost: np.ndarray  # float32 [M], no known word below costs less; inf without
+    has_new: np.ndarray  # bool [M], whether a word outside the word table is below
+    least_cost: np.ndarray  # float32 [M], least cost of known words below; inf without
     num_nodes: int  # M, or 0
-    fall: np.float32  # most by which the look-ahead falls where an OOV word begins
+    fall: np.float32  # largest fall of the look-ahead where an OOV word begins
     texts: TextTable  # the new words by text
 
 
 def no_oov() -> OovTrie:
-    """The second trie without OOV words."""
+    """Return the second trie without OOV words."""
     nothing = read_only(np.zeros(0, np.float32))
     return OovTrie(
         trie=trie_of(()),
@@ -305,7 +304,7 @@ def no_oov() -> OovTrie:
 def build_oov_trie(
     oov: OovWords, space: SearchSpace, least_label_cost: np.ndarray
 ) -> OovTrie:
-    """The second trie of a list."""
+    """Return the second trie of a list."""
     tokens, splits = oov.tokens.tolist(), oov.splits.tolist()
     words, bonuses = oov.word.tolist(), oov.bonus.tolist()
     spelt = [tuple(tokens[a:b]) for a, b in zip(splits, splits[1:], strict=False)]
@@ -338,7 +337,7 @@ def build_oov_trie(
 
 
 def least_label_costs(automaton: Automaton | OnDemandLM, num_labels: int) -> np.ndarray:
-    """No label costs less in any state, back-off included; float32 [L]."""
+    """Return each label's least cost in any state, with back-off; float32 [L]."""
     if isinstance(automaton, OnDemandLM):
         costs = automaton.word_costs()[:num_labels].copy()
         costs[np.isinf(costs)] = costs[np.isfinite(costs)].max(initial=0)
@@ -355,7 +354,7 @@ def least_label_costs(automaton: Automaton | OnDemandLM, num_labels: int) -> np.
 
 @inlined
 def oov_lookahead(oov, unk_lookahead, node):
-    """The look-ahead at a node of the second trie, float32."""
+    """Return the look-ahead at a node of the second trie, float32."""
     least = oov.least_cost[node]
     if oov.has_new[node]:
         least = min(least, unk_lookahead)
@@ -364,18 +363,17 @@ def oov_lookahead(oov, unk_lookahead, node):
 
 @inlined
 def advance_credit(oov, cap, node):
-    """Bonus credited in advance at a node of the second trie, float32."""
+    """Return the bonus credited in advance at a node of the second trie, float32."""
     return min(oov.best_bonus[node], cap)
 
 
 def credit_cap(space: SearchSpace, lm_scale: float) -> np.float32:
-    """No more is credited in advance."""
+    """Return the largest bonus credited in advance."""
     cost = float(space.unk_lookahead[0])  # in the empty history
     return np.float32(min(max(0.0, lm_scale * cost), 1e6) if np.isfinite(cost) else 0.0)
 
 
 def _fall(space: SearchSpace, has_new: bool, least_cost: np.float32) -> np.float32:
-    """Bound the fall of the look-ahead where an OOV word begins."""
     before = space.lookahead.state_cost
     after = np.minimum(space.unk_lookahead if has_new else _INF, least_cost)
     fall = np.where(np.isfinite(before), before, 0) - after

@@ -50,33 +50,33 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
     """Token-passing beam search on a decoding graph.
 
     The result for an utterance depends only on the graph, its log-probs, the options
-    and its boosts: not on the batch, padding, chunks, threads or backend.
+    and its boosts. It does not depend on batch, padding, chunks, threads or backend.
 
     Args:
-        graph: From `build_graph`, `load_graph` or a conversion; or its file. None makes
-            one of `tokens`, `lexicon` and `lm`, without minimization.
+        graph: From `build_graph`, `load_graph` or a conversion; or its file. None
+            composes one from `tokens`, `lexicon` and `lm`, without minimization.
         options: Search options.
         backend: `"cpu"`, `"cuda"`, or `"auto"`: the choice of `choose_backend` for each
             batch, and the CPU for sessions and n-best.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Number of threads; `None` uses one per processor.
-        g2p: Pronunciations for words of boost lists that neither the graph nor the list
-            has: a `G2p` or its source, such as a function of the word, a lexicon file
-            or `"hama"`. `None` uses the spelling, if the tokens are letters.
+        g2p: Pronunciations for words of boost lists that are in neither the graph nor
+            the list: a `G2p` or its source, such as a function of the word, a lexicon
+            file or `"hama"`. `None` uses the spelling, if the tokens are letters.
         exact_boosts: Take words of boost lists exactly as written; otherwise they also
             match a known word regardless of case, Unicode form and punctuation.
-        tokens, lexicon, lm: Without a graph: as of `build_graph`.
+        tokens, lexicon, lm: Without a graph: as in `build_graph`.
         **building: Its other arguments, such as `separator` and `unk_cost`.
 
     Attributes:
-        graph: The graph; `graph.save` keeps it.
+        graph: The graph; `graph.save` writes it.
         last_choice: The choice of `"auto"` for the last batch, and its reason; or None.
 
     Raises:
         BackendError: The backend is unknown or not installed.
         OptionError: `frame_shift_s`, `threads` or `g2p` is out of range.
-        OptionError: A graph and parts of one are given, or some of the parts alone.
-        InputError: As of `load_graph` or `build_graph`.
+        OptionError: A graph together with its parts, or only some of the parts.
+        InputError: As in `load_graph` or `build_graph`.
     """
 
     options: WfstOptions
@@ -132,24 +132,24 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
     def of_phrases(
         cls, decoder: Decoder, phrases: Sequence[str], *, unk_cost: float = 2.0
     ) -> Self:
-        """Make a decoder that outputs nothing but some phrases, for another's models.
+        """Return a decoder that outputs only some phrases, for another's models.
 
             commands = ["turn left", "turn right", "stop", "[unk]"]
             strict = WfstDecoder.of_phrases(decoder, commands)
 
-        A text is any number of phrases, or none, in any order, all equally likely. The
+        A text is any sequence of phrases, possibly empty, all equally likely. The
         options are the decoder's, with `lm_scale=1`, `word_insertion=0` and a beam of
         at least 20.
 
         Args:
-            decoder: A `WfstDecoder`, or a `TrieDecoder` with a lexicon; its `g2p`
-                pronounces words that it lacks. Words match as in boosts.
-            phrases: At least one; words with spaces between them. `"[unk]"` is any
-                other speech; a run of it is one word.
+            decoder: A `WfstDecoder`, or a `TrieDecoder` with a lexicon; its `g2p` gives
+                missing pronunciations. Words match as in boosts.
+            phrases: At least one; words separated by spaces. `"[unk]"` is any other
+                speech; a run of it is one word.
             unk_cost: Nats for each token of `"[unk]"`; docs/words.md has figures.
 
         Raises:
-            OptionError: No phrase, words without pronunciation, a wrong `unk_cost`.
+            OptionError: No phrase, words without pronunciation, an invalid `unk_cost`.
         """
         check_listed("phrases", phrases)
         texts = {" ".join(phrase.split()): None for phrase in phrases}
@@ -167,7 +167,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
         return cls(graph, options, frame_shift_s=shift, threads=threads)
 
     def _output_tokens(self) -> OutputTokens:
-        """Tokens that the decoder can output: those of arcs, without a lexicon."""
+        """Return the tokens in the output: without a lexicon, those of arcs."""
         outputs = super()._output_tokens()
         if outputs.words is not None or self.vocabulary.open_word is not None:
             return outputs
@@ -192,15 +192,15 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
             of_tokens = one.phrases is not None and one.phrases.unit == "token"
             if of_tokens and not self.graph.info.marks_repeats:
                 raise BoostError(
-                    "phrases of tokens, but the graph does not say which arcs repeat a "
-                    "token, expected a graph of `wfstdec build`; or compile the "
-                    "phrases for words",
+                    "phrases of tokens, but the graph does not mark repeating arcs, "
+                    "expected a graph of `wfstdec build`; or compile the phrases "
+                    "for words",
                     i,
                 )
 
 
 class WfstReader(Reader[Path | RecordedLattice]):
-    """Turns results of searches into hypotheses and lattices."""
+    """Converts search results to hypotheses and lattices."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class WfstReader(Reader[Path | RecordedLattice]):
         self._made = graph, options, vocabulary, shift
 
     def best(self, found: Path | RecordedLattice) -> Path:
-        """The best path."""
+        """Return the best path."""
         if not isinstance(found, RecordedLattice):
             return found
         assert found.best is not None
@@ -226,7 +226,7 @@ class WfstReader(Reader[Path | RecordedLattice]):
         assert num is not None
         lattice = self.lattice(found)
         paths = nbest_paths(lattice, int(num))
-        # Boosts are those of the whole utterance.
+        # The boosts apply to the whole utterance.
         credited = None if lattice.first_frame else self.boosts
         return hypotheses_of(lattice, paths, credited, self)
 
@@ -240,7 +240,7 @@ class WfstReader(Reader[Path | RecordedLattice]):
 
 
 _PHRASE_BEAM, _MOST_PAIRS = 20.0, 128
-"""Nats; and tokens up to which `[unk]` is in the topology `normal`, by 2 V^2 arcs."""
+"""Nats; largest V for which `[unk]` is in the topology `normal`, with 2 V^2 arcs."""
 
 
 def _phrase_graph(
@@ -271,7 +271,6 @@ def _phrase_graph(
 
 
 def _pronounced(decoder: Decoder, words: Sequence[str]) -> Lexicon:
-    """The decoder's pronunciations of words, else those of its g2p."""
     prons, pronouncer = decoder.vocabulary.pronunciations, decoder._boosts.pronouncer
     ids = {decoder._boosts.word_ids.get(word, -1): word for word in words}
     entries: list[tuple[str, tuple[int, ...], float]] = []
@@ -293,7 +292,7 @@ def _pronounced(decoder: Decoder, words: Sequence[str]) -> Lexicon:
 
 
 def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
-    """Pronunciations of OOV words, or why the graph cannot have any."""
+    """Return pronunciations of OOV words, or why the graph cannot have any."""
     vocabulary = graph.vocabulary
     if graph.oov_exits is None:
         return (
@@ -305,7 +304,6 @@ def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
 
 
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
-    """Default bonuses of a graph's words."""
     lexicon = graph.vocabulary.pronunciations.lexicon(graph.words)
     unk_cost = math.inf if graph.oov_exits is None else graph.oov_exits.word_cost
     return DefaultBonuses(graph.words, lexicon, graph.info.word_cost, unk_cost)

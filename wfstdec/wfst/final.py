@@ -1,4 +1,4 @@
-"""The best state at the end of an utterance, for all backends."""
+"""Best end state of an utterance, for all backends."""
 
 import numpy as np
 from numpy import uint32
@@ -10,14 +10,14 @@ from wfstdec.jit.sorting import key_of
 
 @jit
 def best_end(frontier, final_cost, lm_scale, use_final, boosts):
-    """Find the best entry to end at: (position, cost, whether it is final)."""
+    """Return the best entry to end at: (position, cost, whether it is final)."""
     # The least `(cost + lm_scale * final cost) + credit still to pay or refund`, ties
-    # to the lower state. Without a final entry, or with `use_final` off, the same of
+    # to the lower state. Without a final entry, or with `use_final` off, the same over
     # all entries without final costs. `boosts`: boost states of the entries, the final
     # cost of each phrase state, and the size of an instalment, float32; or None.
     best, best_key, best_cost = -1, np.uint64(0), np.float32(0)
     best_boost, reached_final = uint32(0), False
-    # Only without a final entry does the best one count.
+    # Non-final entries count only if there is no final one.
     for of_final in (True, False):
         for i in range(len(frontier)):
             cost, boost = frontier[i].cost, uint32(0)
@@ -43,7 +43,7 @@ def best_end(frontier, final_cost, lm_scale, use_final, boosts):
 
 @jit
 def best_so_far(frontier, final_cost, lm_scale, survived, boosts):
-    """The best entry: (position, its cost, cost with the final cost or infinity)."""
+    """Return the best entry: (position, cost, cost with the final cost or infinity)."""
     at, cost, _ = best_end(frontier, final_cost, lm_scale, False, boosts)
     _, ended, final = best_end(frontier, final_cost, lm_scale, survived, boosts)
     return at, np.float64(cost), np.float64(ended) if final else np.inf

@@ -1,11 +1,11 @@
-"""The lattice of a search's records.
+"""Lattices from search records.
 
 The rule is the same for every backend; costs are those before a frame is re-based:
 
     recorded   an arc from an active state, or an epsilon arc of a closed frontier, if
                its candidate is within the cutoff
     excess     of an arc: candidate - cost of its destination, float32
-               of an end: its cost with the final cost and boosts, less the best end's
+               of an end: its cost with the final cost and boosts, minus the best end's
     extra      of a state: the least of excess + extra(next state), float32, over its
                arcs; in the last frontier the excess of its end
     kept       arcs with excess + extra(next state) <= lattice_beam, and their states;
@@ -19,7 +19,7 @@ change. There segments are cut:
     segments   from the start, or the end of the last segment, to the first frame with
                one state, at least `shortest` frames later
 
-So segments do not depend on when they are asked for, and together they are the lattice,
+So segments do not depend on the time of the calls, and together they are the lattice,
 arc for arc.
 
 Recorded arcs are in order of frames: emitting arcs, then the epsilon arcs of the frame
@@ -46,7 +46,7 @@ _LABEL = uint32(LABEL_MASK)
 
 
 def arcs_of(graph: PackedGraph, oov: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Arcs by number, `ARC` of graphs [M]; `oov`: those numbered after the graph's."""
+    """Return arcs by number, `ARC` of graphs [M]; those of `oov` follow the graph's."""
     own = numbers < graph.num_arcs
     found = np.empty(len(numbers), graph.arcs.dtype)
     found[own] = graph.arcs[numbers[own]]
@@ -62,10 +62,10 @@ def arranged(
     of_graph: np.ndarray,
     reached_final: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sort the states and arcs that are kept; fill in costs of graph and insertion.
+    """Sort the kept states and arcs; fill in costs of graph and insertion.
 
     `states`: `STATE` [N], without `final_cost`. `arcs`: `ARC` [M] between these, with
-    number, excess, and costs of acoustics and boosts. `of_graph`: `arcs_of` them.
+    number, excess, and costs of acoustics and boosts. `of_graph`: their `arcs_of`.
     """
     key = _wide(states["frame"], states["graph_state"])
     order = np.lexsort((states["boost_state"], key))
@@ -89,16 +89,14 @@ def arranged(
 
 
 def _wide(high: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """Two numbers of 32 bits as one of 64."""
     return high.astype(np.uint64) << np.uint64(32) | low
 
 
 @jit
 def ends(entries, boosts, final_cost, lm_scale, best, is_final):
-    """Excess of ending at each entry over the best end, and the boosts' rest.
-
-    `boosts`: as of `best_end`. Returns two float32 [F]; infinite where no path may end.
-    """
+    """Return each entry's excess over the best end, and the rest of its boosts."""
+    # `boosts`: as in `best_end`. Returns two float32 [F]; infinite where no path may
+    # end.
     excess = np.full(len(entries), np.inf, np.float32)
     rest = np.zeros(len(entries), np.float32)
     for i in range(len(entries)):
@@ -120,11 +118,9 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
 
 @jit
 def spread(frontier, end_excess, num_nodes, arcs, limit):
-    """Find the extra cost of nodes, float32 [N]; arcs above the limit get excess inf.
-
-    `frontier`: entries with `node`, [F]. `end_excess`: float32 [F], excess of ending at
-    each. `limit`: the lattice's beam, float32.
-    """
+    """Return nodes' extra costs, float32 [N]; arcs above the limit get excess inf."""
+    # `frontier`: entries with `node`, [F]. `end_excess`: float32 [F], excess of ending
+    # at each. `limit`: the lattice's beam, float32.
     extra = np.full(num_nodes, np.inf, np.float32)
     for i in range(len(frontier)):
         if end_excess[i] <= limit and end_excess[i] < np.inf:  # both may be inf
@@ -135,7 +131,7 @@ def spread(frontier, end_excess, num_nodes, arcs, limit):
 
 @jit
 def frames_of(arcs, of_graph, num_nodes):
-    """The frames passed at each node, int32 [N]; `of_graph`: `arcs_of` them."""
+    """Return the frames passed at each node, int32 [N]; `of_graph`: their `arcs_of`."""
     frames = np.zeros(num_nodes, np.int32)
     for a in range(len(arcs)):
         takes = np.int32((of_graph[a].ilabel & _LABEL) != uint32(0))
@@ -158,7 +154,7 @@ class RecordedLattice(NamedTuple):
 
 
 def cuts_of(num_states: np.ndarray, shortest: int) -> list[int]:
-    """Frames at which segments end.
+    """Return frames at which segments end.
 
     `num_states`: states that may be part of the lattice, of the start and of each
     frame, int64 [T + 1]. `shortest`: fewest frames of a segment, at least 1.
@@ -178,7 +174,7 @@ def lattice_of(
     frame_shift_s: float,
     recorded: RecordedLattice,
 ) -> Lattice:
-    """The lattice of a search's records; `vocabulary`: of the graph and OOV words."""
+    """Return the lattice of a search's records; `vocabulary` includes OOV words."""
     best, states, arcs = recorded
     first, last = states["frame"][[0, -1]].tolist()
     died = -1 if best is None else best.died_at_frame
@@ -199,7 +195,7 @@ def lattice_of(
     )
     if best is not None and not first:
         return lattice
-    # The cost of a part is that of the best path from its first state on.
+    # The cost of a segment is that of the best path from its first state on.
     costs = lattice.arc_costs()[lattice.best_arcs()]
     end = lattice.final_costs()[lattice.best_end]
     found = replace(lattice, search_cost=float(costs.sum() + end))

@@ -38,8 +38,8 @@ class WfstOptions(LatticeOptions):
             only blank arcs; `None` follows all.
         beam_delta: If `max_active` is reached, the next frame's beam is the worst kept
             cost plus this, at most `beam`; `None` keeps the beam.
-        lattice_beam: A lattice has all paths that cost at most this more than the best;
-            at most `beam`. `None` is 8, or the beam if that is less.
+        lattice_beam: Largest extra cost of a lattice's paths over the best; at most
+            `beam`. `None` is 8, or the beam if that is less.
         nbest: Number of different texts that `decode_nbest` returns.
 
     Raises:
@@ -59,7 +59,6 @@ class WfstOptions(LatticeOptions):
     nbest: int = 1
 
     def __post_init__(self) -> None:
-        """Check every value."""
         self.check_width("beam")
         self.check_count("max_active", optional=True)
         self.check_scales("acoustic_scale", "lm_scale", "boost_scale")
@@ -86,7 +85,7 @@ class SearchParams(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def search_params(options: WfstOptions, has_words: bool) -> SearchParams:
-    """The options for kernels."""
+    """Return the options for kernels."""
     delta = options.beam_delta
     return SearchParams(
         beam=min(np.float32(options.beam), NO_CUTOFF),

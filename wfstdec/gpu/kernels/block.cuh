@@ -1,4 +1,4 @@
-// What the threads of a block do together: prefix sums and loops over arcs.
+// Collective operations of a block's threads: prefix sums and loops over arcs.
 #pragma once
 #include "types.cuh"
 
@@ -10,7 +10,7 @@ constexpr u32 DIGITS = 256;  // of a radix select
 
 #ifndef CUDA_EMULATION
 // Read a word that other threads of the block may be changing by atomics. (The
-// emulation has its own, so that the thread sanitizer knows that this race is meant.)
+// emulation has its own version: the thread sanitizer must accept this race.)
 __device__ __forceinline__ u32 peek(const u32* word) {
     u32 value;
     asm volatile("ld.relaxed.cta.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
@@ -22,13 +22,13 @@ __device__ __forceinline__ u64 peek(const u64* word) {
     return value;
 }
 
-// Have a line of global memory brought into L2; nothing waits for it. (Likewise.)
+// Prefetch a line of global memory into L2, without waiting. (Likewise.)
 __device__ __forceinline__ void prefetch_l2(const void* at) {
     asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
 }
 
-// A pointer that the compiler may take for one to global memory: it cannot know that of
-// pointers that lie in shared memory. (The emulation has its own.)
+// Mark a pointer as one to global memory, which the compiler cannot derive for
+// pointers stored in shared memory. (The emulation has its own version.)
 template <class T>
 __device__ __forceinline__ T* in_global(T* pointer) {
     __builtin_assume(__isGlobal(pointer));

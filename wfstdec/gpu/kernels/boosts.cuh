@@ -1,16 +1,16 @@
-// The boosts of an utterance: a bonus for each of some words, phrases, instalments.
+// Boosts of an utterance: word bonuses, phrases, instalments.
 #pragma once
 #include "automaton.cuh"
 
-// Compiled phrases: an automaton that a search steps through beside its own states.
+// Compiled phrases: an automaton with states in addition to those of the search.
 struct Phrases {
     Automaton automaton;
-    u32 start;      // the state before anything is said
+    u32 start;      // the state before the first label
     u32 of_tokens;  // 1: its labels are tokens; 0: word ids
 };
 
-// A boost state: how many quarters of an instalment are owed, and the state of the
-// phrases; see boost/kernels.py.
+// A boost state: the number of deferred quarters of an instalment, and the state of
+// the phrases; see boost/kernels.py.
 constexpr u32 STATE_BITS = 25;
 constexpr u32 MAX_OWED = 63;
 
@@ -20,13 +20,13 @@ __device__ __forceinline__ u32 state_of(u32 boost) {
     return boost & ((1u << STATE_BITS) - 1);
 }
 
-// What is owed in a boost state, for instalments of a size.
+// Deferred credit of a boost state, for instalments of a size.
 __device__ __forceinline__ float rest_of(u32 boost, float size) {
     return static_cast<float>(owed_of(boost)) * (0.25f * size);
 }
 
-// What a step pays, from what is owed before it and credited in it; `owed` becomes what
-// is owed after it.
+// Payment of a step, from the deferred credit before it and the credit in it; `owed`
+// becomes the deferred credit after it.
 __device__ inline float pay(u32& owed, float credit, float size) {
     const float quarter = 0.25f * size;
     const float due = static_cast<float>(owed) * quarter + credit;
@@ -58,7 +58,7 @@ __device__ __forceinline__ u32 mix(u32 key) {
     return key ^ (key >> 16);
 }
 
-// The bonus of a word: 0 where the map does not have it.
+// Bonus of a word: 0 if the map does not have it.
 __device__ inline float find_bonus(const WordBonuses& words, u32 word) {
     if (words.keys == nullptr) return 0.0f;
     u32 slot = mix(word) & words.mask;

@@ -2,7 +2,7 @@
 #pragma once
 #include "types.cuh"
 
-constexpr float MAX_COST = 3.402823466e+38f;  // the cutoff where there is none
+constexpr float MAX_COST = 3.402823466e+38f;  // cutoff without pruning
 
 // (NVRTC has no constant for it.)
 __device__ __forceinline__ float infinite() { return __uint_as_float(0x7f800000u); }

@@ -1,5 +1,5 @@
-// The sum of two probabilities given as costs, in float32 alone: the same bits wherever
-// each operation is rounded and none is fused, as `search/log_add.py` has it.
+// Sum of two probabilities given as costs, in float32 alone: bit-identical to
+// `search/log_add.py`, since each operation is rounded and none is fused.
 #pragma once
 #include "keys.cuh"
 
@@ -27,7 +27,7 @@ __device__ __forceinline__ float log_add(float a, float b) {
     return high == infinite() ? low : low - log_one_plus(high - low);
 }
 
-// Of two scores, which are logarithms; what the lower one adds is float32's.
+// Sum of two scores, which are logarithms; the increment is float32.
 __device__ __forceinline__ double add_scores(double a, double b) {
     const double high = a < b ? b : a, low = a < b ? a : b;
     if (low == -infinite()) return high;

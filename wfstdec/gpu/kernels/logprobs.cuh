@@ -1,10 +1,10 @@
-// Log-probs as acoustic models give them: float32, float16 or bfloat16.
+// Log-probs of acoustic models: float32, float16 or bfloat16.
 #pragma once
 #include "block.cuh"
 #include "keys.cuh"
 
 enum LogprobType : u32 { FLOAT32, FLOAT16, BFLOAT16, MIXED };
-// What a kernel is compiled for: one type, or MIXED, where each utterance has its own.
+// Compile-time type: one type, or MIXED if utterances differ.
 #ifndef LOGPROB_TYPE
 #define LOGPROB_TYPE MIXED
 #endif
@@ -19,8 +19,8 @@ struct Logprobs {
     u32 bad_frame;  // the first with a number that is no log-prob, or NONE
 };
 
-// Exact: the exponent of a half is put right by a product with a power of two, which
-// holds for subnormal halves too.
+// Exact: the exponent of a half is corrected by a product with a power of two, also
+// for subnormal halves.
 __device__ __forceinline__ float from_half(u32 half) {
     const u32 bits = (half & 0x7fffu) << 13, sign = (half & 0x8000u) << 16;
     const float size = bits < 0x7c00u << 13
@@ -29,7 +29,7 @@ __device__ __forceinline__ float from_half(u32 half) {
     return __uint_as_float(__float_as_uint(size) | sign);
 }
 
-// The number at a place, as it was handed in.
+// The number at a position, unchanged.
 __device__ __forceinline__ float unchecked_logprob(const Logprobs& logprobs, u64 at) {
     const u32 type = LOGPROB_TYPE == MIXED ? logprobs.type : LOGPROB_TYPE;
     const void* const address = in_global(logprobs.address);
@@ -38,16 +38,16 @@ __device__ __forceinline__ float unchecked_logprob(const Logprobs& logprobs, u64
     return type == FLOAT16 ? from_half(bits) : __uint_as_float(bits << 16);
 }
 
-// The same; a token that a mask put far below 0 is impossible.
+// The same; a token masked far below 0 is impossible.
 __device__ __forceinline__ float logprob_of(const Logprobs& logprobs, u64 at) {
     const float given = unchecked_logprob(logprobs, at);
     return given < -MAX_LOGPROB ? -infinite() : given;
 }
 
-constexpr u32 LINE_BYTES = 128;  // that a prefetch brings
+constexpr u32 LINE_BYTES = 128;  // of a prefetch
 
-// Bring a frame into L2 before it is read: from memory it would take four times as
-// long. Past the last frame there is nothing to bring.
+// Prefetch a frame into L2: reading it from memory would take four times as long.
+// Nothing is prefetched past the last frame.
 __device__ __forceinline__ void prefetch_frame(
     const Logprobs& logprobs, u32 frame, u32 num_tokens) {
     if (frame >= logprobs.num_frames) return;
@@ -61,8 +61,8 @@ __device__ __forceinline__ void prefetch_frame(
         prefetch_l2(reinterpret_cast<const void*>(line < begin ? begin : line));
 }
 
-// Looks through a frame, its threads side by side, for numbers that are no log-probs:
-// NaN, +inf, absurdly large.
+// Check a frame, in parallel, for numbers that are not log-probs: NaN, +inf, or
+// absurdly large.
 __device__ __forceinline__ void check_frame(
     Logprobs& logprobs, u32 frame, u32 num_tokens, u32 thread, u32 num_threads) {
     const u64 row = static_cast<u64>(frame) * logprobs.frame_stride;

@@ -3,9 +3,9 @@
 #pragma once
 #include "block.cuh"
 
-constexpr u64 NO_KEY = ~0ull;  // of what is not selected from; no key of a finite cost
+constexpr u64 NO_KEY = ~0ull;  // of items to ignore; no key of a finite cost
 
-// The first warp finds the digit in whose bin the `remaining`-th least key is.
+// The first warp selects the digit whose bin has the `remaining`-th least key.
 __device__ inline void find_digit(BlockMemory& memory) {
     constexpr u32 EACH = DIGITS / WARP;
     const u32* bins = memory.bins + threadIdx.x * EACH;
@@ -23,7 +23,7 @@ __device__ inline void find_digit(BlockMemory& memory) {
 }
 
 // Find the next digit of the `remaining`-th least; `digit_at(i)` gives that of item i,
-// or NONE where the digits before show that it is not the one.
+// or NONE if higher digits exclude it.
 template <class DigitAt>
 __device__ void select_digit(BlockMemory& memory, u32 count, DigitAt digit_at) {
     for (u32 b = threadIdx.x; b < DIGITS; b += blockDim.x) memory.bins[b] = 0;
@@ -37,9 +37,9 @@ __device__ void select_digit(BlockMemory& memory, u32 count, DigitAt digit_at) {
     __syncthreads();
 }
 
-// The n-th least of the keys `key_at(i)`, i in [0, count), where at least n of them,
-// 1 <= n, are not NO_KEY. The upper 32 bits of the result are exact; the lower ones may
-// be larger where no other key lies between. Where `memory.remaining` is less than
+// The n-th least of the keys `key_at(i)`, i in [0, count), of which at least n,
+// 1 <= n, must not be NO_KEY. The upper 32 bits of the result are exact; the lower ones
+// may be larger if no other key lies in between. If `memory.remaining` is less than
 // `memory.bin_count`, more items than fit have this key.
 template <class KeyAt>
 __device__ inline u64 nth_least(BlockMemory& memory, u32 count, u32 n, KeyAt key_at) {

@@ -1,10 +1,10 @@
-// How long the phases of a search take: one thread of a block reads the clock between
-// them. In builds with TIMES only; in others nothing of this is left.
+// Times of a search's phases: one thread of a block reads the clock between them. In
+// builds with TIMES only; others have no code for it.
 #pragma once
 #include "block.cuh"
 
 #ifndef CUDA_EMULATION
-// A clock that does not change its speed. (The emulation has its own.)
+// A clock of constant frequency. (The emulation has its own version.)
 __device__ __forceinline__ u64 nanoseconds() {
     u64 ns;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns) : : "memory");
@@ -25,7 +25,7 @@ struct PhaseClock {
         began = since = clock64();
     }
 
-    // What has passed since the last call was this phase's.
+    // The time since the last call belongs to this phase.
     __device__ void end(u32 phase) {
         if (threadIdx.x != 0) return;
         const u64 now = clock64();
@@ -33,8 +33,8 @@ struct PhaseClock {
         since = now;
     }
 
-    // Hand the sums over, and what both clocks say of the whole: the multiprocessor's
-    // may run at another speed in every launch. [blocks, NUM_PHASES + 2]
+    // Write the sums, and the total by both clocks: the multiprocessor's may run at
+    // another speed in every launch. [blocks, NUM_PHASES + 2]
     __device__ void write(u64* times) const {
         if (threadIdx.x != 0) return;
         u64* of_block = times + blockIdx.x * (NUM_PHASES + 2);

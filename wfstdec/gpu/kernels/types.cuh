@@ -1,4 +1,4 @@
-// Numbers of fixed size, and what stands for none.
+// Numbers of fixed size, and the value for none.
 #pragma once
 
 typedef unsigned short u16;
@@ -7,8 +7,8 @@ typedef unsigned long long u64;
 
 constexpr u32 NONE = 0xffffffffu;  // no state, no arc, no frame, no slot, no label
 
-// Where a struct has a field, in bytes. (NVRTC knows the name that its front end has
-// for it, and not that of g++.)
+// Offset of a field in a struct, in bytes. (NVRTC supports its front end's name for
+// it, but not that of g++.)
 #ifdef CUDA_EMULATION
 #define OFFSET_OF(type, field) __builtin_offsetof(type, field)
 #else

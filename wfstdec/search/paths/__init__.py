@@ -1,1 +1,1 @@
-"""Paths that any search found: tokens with frames, words with spans, hypotheses."""
+"""Result paths of any search: tokens with frames, words with spans, hypotheses."""

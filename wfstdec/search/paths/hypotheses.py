@@ -1,11 +1,10 @@
-"""Readers of what searches found: from paths to hypotheses, for every decoder.
+"""Readers of search results: paths to hypotheses, for every decoder.
 
-class TrieReader(Reader[list[Path]]):              # adds what is the search's own
+class TrieReader(Reader[list[Path]]):              # adds search-specific parts
     def best(self, found): return found[0]
 
-Paths of a group are cut into words together, in one call of a kernel; strings and
-tuples are made when they are asked for. Of a search under way, settled words are read
-once.
+Paths of a group are cut into words together, in one kernel call. Strings and tuples are
+created on first access. Settled words of a session are read once.
 """
 
 from __future__ import annotations
@@ -39,21 +38,20 @@ _Found = TypeVar("_Found")
 
 
 class Reader(Generic[_Found]):
-    """Reads searches of one boost list: of a group, or again and again of a session.
+    """Reads searches of one boost list: of a group, or repeatedly of a session.
 
     Args:
-        cutter: Of the search's paths.
-        account: Its method `of(path, words, pron_cost, boosts)` gives the `CostAccount`
-            of a path. `words`: their ids, 0 of open words that have none. `pron_cost`:
-            of their pronunciations, unscaled, where these are no part of the path's.
+        cutter: For the search's paths.
+        account: Its method `of(path, words, pron_cost, boosts)` returns the
+            `CostAccount` of a path. `words`: their ids, 0 for open words without one.
+            `pron_cost`: unscaled, of pronunciations whose cost is not on the path.
         token_names: Those of the token table.
         frame_shift_s: Seconds per frame.
         boosts: The list.
     """
 
     at_once = False
-    """Whether costs are counted before they are asked for: a model of the user's has
-    them."""
+    """Whether costs are computed immediately, as they come from a user's model."""
 
     def __init__(
         self,
@@ -66,10 +64,10 @@ class Reader(Generic[_Found]):
         self.cutter, self.account, self.boosts = cutter, account, boosts
         self.token_names, self.frame_shift_s = token_names, frame_shift_s
         self._settled: list[Word] = []
-        self._cut = BEGINNING  # behind them
+        self._cut = BEGINNING  # after the settled words
 
     def best(self, found: Any) -> Path:
-        """Find the best path of what a search found; here it is that."""
+        """Return the best path of a search result."""
         return found
 
     def hypothesis(self, found: _Found) -> Hypothesis:
@@ -79,7 +77,7 @@ class Reader(Generic[_Found]):
     def hypotheses(
         self, found: Sequence[_Found], boosts: Sequence[Any]
     ) -> list[Hypothesis]:
-        """Read many together, whose boosts add the same words as the reader's."""
+        """Read several results, whose boosts have the reader's OOV words."""
         paths: Any = found.paths if isinstance(found, SinglePaths) else found
         if not isinstance(paths, Paths):
             paths = list(map(self.best, found))
@@ -88,7 +86,7 @@ class Reader(Generic[_Found]):
     def read(
         self, paths: Sequence[Path], boosts: Sequence[Any] | None = None
     ) -> list[Hypothesis]:
-        """Read paths, of the reader's boosts if none are given."""
+        """Read paths; `boosts` default to the reader's."""
         joined = Paths.of(paths)
         batch = PathBatch(self, paths, boosts or [self.boosts] * len(paths), joined)
         if not self.cutter.cuts_bare_tokens:  # texts of these need no words
@@ -103,7 +101,7 @@ class Reader(Generic[_Found]):
         return found
 
     def partial(self, search: Any) -> Partial:
-        """Read how far a search has come: of one search, again and again."""
+        """Read the partial result of one search; may be repeated."""
         look = search.look((self._cut.tokens, self._cut.labels))
         settled, self._cut, others, end = self.cutter.partial(
             look, self._cut, self.frame_shift_s
@@ -114,7 +112,7 @@ class Reader(Generic[_Found]):
 
     @staticmethod
     def partials(readers: Sequence[Reader], searches: Sequence[Any]) -> list[Partial]:
-        """`partial` of searches of one `kind` with one cutter, or of one search."""
+        """Return `partial` of searches of one `kind` and cutter, or of one search."""
         first, search = readers[0], searches[0]
         if not hasattr(search, "kind"):
             return [first.partial(search)]
@@ -135,10 +133,7 @@ class Reader(Generic[_Found]):
         end: int,
         final_cost: float,
     ) -> Partial:
-        """Join words settled since the last look and others.
-
-        `end`: of the last token of `others`, or 0.
-        """
+        """Join newly settled words and others; `end`: of their last token, or 0."""
         self._settled += settled
         if not end and self._settled:
             end = self._settled[-1].end_frame
@@ -152,28 +147,28 @@ class Reader(Generic[_Found]):
         )
 
     def nbest(self, found: Any, num: int | None) -> list[Hypothesis]:
-        """Read hypotheses, best first: `num` at most, or all that there are."""
+        """Read hypotheses, best first, at most `num`; None for all."""
         raise AssertionError("this decoder finds only the best")
 
     def lattice(self, found: Any) -> Lattice:
-        """Read the lattice of what was recorded."""
+        """Read the lattice of a recorded search."""
         raise AssertionError("this decoder records no lattices")
 
     def segments(self, settled: Any) -> list[Lattice]:
-        """Read what `Search.settle` gave."""
+        """Read the segments returned by `Search.settle`."""
         raise AssertionError("this decoder hands out no segments")
 
 
 class GraphCosts(NamedTuple):
-    """Counts the costs of paths through graphs."""
+    """Costs of paths through graphs."""
 
     options: Any  # scales, `word_insertion`
-    on_arcs: bool = False  # whether insertion costs are on arcs, and given with boosts
+    on_arcs: bool = False  # whether insertion costs are on arcs, passed with boosts
 
     def of(
         self, path: Path, words: list[int], pron_cost: float, boosts: Any
     ) -> CostAccount:
-        """The account of a path, whose boosts are `CompiledBoosts` or those on arcs."""
+        """Return a path's account; `boosts` are `CompiledBoosts` or those on arcs."""
         own = insertion_cost(self.options.word_insertion, len(words))
         return CostAccount.of_path(
             self.options,
@@ -185,7 +180,7 @@ class GraphCosts(NamedTuple):
 
 
 class LmCosts(NamedTuple):
-    """Counts the costs of paths of tokens, by a language model over words or tokens."""
+    """Costs of token paths by a language model over words or tokens."""
 
     scales: Any
     automaton: Automaton | OnDemandLM  # `NULL_AUTOMATON` without a model
@@ -195,11 +190,11 @@ class LmCosts(NamedTuple):
     def of(
         self, path: Path, words: list[int], pron_cost: float, boosts: CompiledBoosts
     ) -> CostAccount:
-        """The account of a path."""
+        """Return the account of a path."""
         labels = token = path.tokens.token
         insertion = insertion_cost(self.token_insertion, len(labels))
         if self.word_insertion is not None:
-            # Word 0 is one that nobody listed, spelled by tokens.
+            # Word 0 is an open word, spelled by tokens.
             labels = np.array([word or UNKNOWN for word in words], np.int32)
             insertion += insertion_cost(self.word_insertion, len(labels))
         costs = {
@@ -212,7 +207,6 @@ class LmCosts(NamedTuple):
         return CostAccount.of_path(self.scales, acoustic=path.acoustic_cost, **costs)
 
     def _lm_cost(self, path: Path, labels: np.ndarray, boosts: CompiledBoosts) -> float:
-        """The model's cost of words or tokens, `</s>` where the end was accepted."""
         if self.automaton is NULL_AUTOMATON:
             return 0.0
         oov = boosts.oov.words if boosts.oov is not None else ()
@@ -222,7 +216,7 @@ class LmCosts(NamedTuple):
 
 @dataclass(eq=False)
 class PathBatch:
-    """Paths that were found together, cut into words; see `Hypothesis.on_demand`."""
+    """Paths read together and cut into words; see `Hypothesis.on_demand`."""
 
     reader: Reader
     paths: Sequence[Path]
@@ -236,17 +230,17 @@ class PathBatch:
 
     @cached_property
     def texts(self) -> list[str] | None:
-        """The texts of all paths, where they need no words."""
+        """The texts of all paths if they need no words."""
         return self.reader.cutter.texts(self.joined)
 
     def text(self, i: int) -> str:
-        """The text of path `i`."""
+        """Return the text of path `i`."""
         if self.texts is not None:
             return close_up(self.texts[i])
         return join_words(self.reader.cutter.read(self.words, i)[0])
 
     def fields(self, i: int, name: str) -> dict[str, Any]:
-        """Field `name` of the hypothesis of path `i`, and those made with it."""
+        """Return field `name` of path `i`'s hypothesis, and those computed with it."""
         reader = self.reader
         if name == "words":
             return {"words": tuple(reader.cutter.timed(self.words, i))}

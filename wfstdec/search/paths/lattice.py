@@ -7,8 +7,8 @@
         words += reader.read(lattice)
     words += reader.read(sessions.close_lattice(session), is_last=True)
 
-Lattices of graphs have labels anywhere in their words; others have them where words
-end, and their costs are those on the arcs.
+Labels of graph lattices are anywhere within their words. Other lattices have labels at
+word ends, and their costs are those on the arcs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NbestList(list[Hypothesis]):
     """Hypotheses of different texts, best first.
 
     Attributes:
-        is_exact: Whether none between them is missing: false if the search was stopped.
+        is_exact: Whether no better text is missing; false if the search was stopped.
     """
 
     def __init__(self, hypotheses: Iterable[Hypothesis], is_exact: bool) -> None:
@@ -47,15 +47,15 @@ class NbestList(list[Hypothesis]):
 
 
 def lattice_hypotheses(lattice: Lattice, n: int = 1) -> NbestList:
-    """The best texts of a lattice, best first, with words, times and costs in nats.
+    """Return the best texts of a lattice with words, times and costs in nats.
 
     Args:
         lattice: Of any decoder, rescored, from a file, or a session's segment.
         n: The number of different texts, 1 or more.
 
     Returns:
-        At most `n` hypotheses within the lattice's beam of the best, the best path
-        first; `is_exact` tells whether none is missing.
+        At most `n` hypotheses within the lattice's beam, best first; `is_exact` is True
+        if none is missing.
 
     Raises:
         OptionError: `n` is below 1.
@@ -66,7 +66,7 @@ def lattice_hypotheses(lattice: Lattice, n: int = 1) -> NbestList:
 
 
 def nbest_texts(lattice: Lattice, n: int) -> NbestPaths:
-    """The `nbest_paths`; of bare tokens the best path of each text."""
+    """Return `nbest_paths`; for bare tokens the best path of each text."""
     if n == 1 or not lattice.words_are_tokens:
         return nbest_paths(lattice, n)
     found = nbest_paths(lattice, SPELLINGS_PER_TEXT * n)
@@ -87,9 +87,7 @@ def hypotheses_of(
     boosts: CompiledBoosts | None = None,
     reader: Reader | None = None,
 ) -> NbestList:
-    """The hypotheses of paths through a lattice."""
-    # `boosts`: of the search, whose cost is then counted again; None takes that of
-    # arcs.
+    """Return hypotheses of lattice paths; `boosts` None: costs are those on arcs."""
     reader = reader or reader_of(lattice)
     credited: list[Any] = [boosts] * len(found.arcs)
     if boosts is None:
@@ -99,7 +97,7 @@ def hypotheses_of(
 
 
 def reader_of(lattice: Lattice) -> Reader:
-    """The reader of a lattice's paths; it does not hold the lattice."""
+    """Return the reader of a lattice's paths; it holds no reference to the lattice."""
     at_ends, names = lattice.labels_at_word_end, lattice.tokens.names
     cutter = word_ends(lattice) if at_ends else aligner_of(lattice.vocabulary)
     account = GraphCosts(lattice.scales, on_arcs=at_ends)
@@ -107,7 +105,7 @@ def reader_of(lattice: Lattice) -> Reader:
 
 
 def rule_of_lattice(lattice: Lattice) -> Rule:
-    """The rule for paths of positions in `Lattice.arcs`."""
+    """Return the rule for paths of positions in `Lattice.arcs`."""
     arcs = np.empty(lattice.num_arcs, ARC)
     for name in ("ilabel", "olabel", "nextstate"):
         arcs[name] = lattice.arcs[name]
@@ -117,13 +115,12 @@ def rule_of_lattice(lattice: Lattice) -> Rule:
 
 
 def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
-    """The tokens and labels of a path whose labels are at word ends."""
-    # `label_token`: tokens that had begun before the arc with the label.
+    """Return tokens and labels of a path with labels at word ends."""
     on_path = lattice.arcs[arcs]
     ilabel = on_path["ilabel"]
     begins = starts_token(ilabel, lattice.tokens)
     frames = lattice.states["frame"][on_path["nextstate"]]
-    before = np.cumsum(begins) - begins  # tokens that had begun before each arc
+    before = np.cumsum(begins) - begins  # tokens begun before each arc
     start = frames[begins] - 1
     end = start + 1
     continues = ilabel & REPEATED != 0
@@ -140,15 +137,14 @@ def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
 
 
 def word_ends(lattice: Lattice) -> Cutter:
-    """The cutter of paths whose labels are at word ends."""
+    """Return the cutter of paths with labels at word ends."""
     return Cutter(BARE if lattice.words_are_tokens else ENDS, lattice.vocabulary)
 
 
 def confidences_of(
     lattice: Lattice, arcs: np.ndarray | None = None, scale: float = 1.0
 ) -> Sequence[float]:
-    """Confidence of each word of a path; of bare tokens the least of its tokens."""
-    # `arcs`: positions in `Lattice.arcs`; None is the best path.
+    """Return word confidences of a path or the best; bare tokens: the least."""
     arcs = lattice.best_arcs() if arcs is None else arcs
     sure = word_confidences(lattice, scale, arcs).confidences
     if not lattice.words_are_tokens:
@@ -157,7 +153,7 @@ def confidences_of(
 
 
 def words_on(lattice: Lattice, arcs: np.ndarray) -> list[tuple[str, int, int]]:
-    """The words of a path whose labels are at word ends, and their tokens."""
+    """Return the words of a path with labels at word ends, and their tokens."""
     cutter = word_ends(lattice)
     words = cutter.cut(_paths(lattice, NbestPaths([arcs], [0.0], is_exact=True)))
     texts, at = cutter.read(words, 0)
@@ -167,10 +163,10 @@ def words_on(lattice: Lattice, arcs: np.ndarray) -> list[tuple[str, int, int]]:
 
 
 class SegmentReader:
-    """Reads the segments of one session, one after the other, with confidences.
+    """Reads consecutive segments of one session, with confidences.
 
-    A segment may end within a word. The word's confidence is that of the segment with
-    its label; it is returned once, when the segments have its last token.
+    A segment may end within a word. The word gets the confidence of the segment with
+    its label, and is returned once the segments have its last token.
 
     Args:
         posterior_scale: Multiplies all costs before they become probabilities.
@@ -178,24 +174,24 @@ class SegmentReader:
 
     def __init__(self, posterior_scale: float = 1.0) -> None:
         self._scale = posterior_scale
-        self._cut = BEGINNING  # after the words that were returned
-        self._sure: list[float] = []  # of the others
+        self._cut = BEGINNING  # after the returned words
+        self._sure: list[float] = []  # of the words not yet returned
         self._started: tuple[Cutter, History] | None = None
         self._next_frame = 0
 
     def read(self, lattice: Lattice, *, is_last: bool = False) -> tuple[Word, ...]:
-        """Words of the best path that can no longer change, since the last call.
+        """Return newly settled words of the best path.
 
         Args:
             lattice: The next segment.
-            is_last: Whether the session ends with it: then all that are left.
+            is_last: Whether the session ends with it; all remaining words are returned.
 
         Returns:
             Words with times within the session, and confidences.
 
         Raises:
-            LatticeError: The segment does not begin where the one before ended.
-            OptionError: The scale is below 0 or infinite.
+            LatticeError: The segment does not begin where the previous one ended.
+            OptionError: The scale is negative or infinite.
         """
         aligner, history = self._of(lattice)
         arcs = lattice.best_arcs()
@@ -205,7 +201,7 @@ class SegmentReader:
         self._next_frame = lattice.first_frame + lattice.num_frames
         since = self._cut.tokens, self._cut.labels
         look = history.look(0, since, 0, 0.0)
-        if is_last:  # all are cut together
+        if is_last:  # cut everything together
             look = look._replace(num_whole=0, num_labels=since[1])
         words, self._cut, others, _ = aligner.partial(
             look,
@@ -233,7 +229,7 @@ class SegmentReader:
 
 
 class _CostsOnArcs(NamedTuple):
-    """Sums of the costs on the arcs of a path and at its end, in place of boosts."""
+    """Summed costs on a path's arcs and at its end, in place of boosts."""
 
     insertion: float
     boost: float

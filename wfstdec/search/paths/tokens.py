@@ -1,4 +1,4 @@
-"""Paths of searches: tokens with frames, and the labels of words between them."""
+"""Paths of searches: tokens with frames, and word labels between them."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from wfstdec.jit import jit
 from wfstdec.jit.records import record
 
 NO_PRON, OPEN_PRON = -1, 1 << 30
-"""In the place of a pronunciation: no word ends; an open word ends."""
+"""Special pronunciation numbers: no word ends; an open word ends."""
 SPELLINGS_PER_TEXT = 8
-"""Token sequences per text of an n-best list without a lexicon: some of them spell the
-same text, by other word pieces or with one more separator."""
+"""Token sequences per text of an n-best list without a lexicon. Several may spell one
+text, by other word pieces or an extra separator."""
 
 
 class PathTokens(NamedTuple):
-    """The tokens of a path, blanks left out, and the labels of its words; all int32."""
+    """Tokens of a path without blanks, and its word labels; all int32."""
 
-    # A label is a word id of a graph, or a pronunciation of a trie: its number, those
-    # of OOV words after those of the lexicon, or `OPEN_PRON`.
+    # A label is a graph's word id or a trie's pronunciation: its number (OOV words
+    # follow the lexicon's), or `OPEN_PRON`.
 
     token: np.ndarray  # [N]
     start: np.ndarray  # [N], first frame
-    end: np.ndarray  # [N], one behind the last frame
+    end: np.ndarray  # [N], one after the last frame
     label: np.ndarray  # [W]
-    label_token: np.ndarray  # [W], tokens that had begun when the label came
-    label_frame: np.ndarray  # [W], frames that had passed then; of word ids alone
+    label_token: np.ndarray  # [W], tokens begun before the label
+    label_frame: np.ndarray  # [W], frames passed before it; for word ids only
 
     def part(self, tokens: slice, labels: slice) -> PathTokens:
-        """Some tokens and labels, the latter counting from the first of the former."""
+        """Return some tokens and labels; `label_token` counts from the first."""
         columns = [column[tokens] for column in self[:3]]
         columns += [column[labels] for column in self[3:]]
         if tokens.start:
@@ -43,27 +43,26 @@ PATH_END = record(
     "f8 graph_cost acoustic_cost search_cost",
     "i8 reached_final num_frames died_at_frame first count",
 )
-"""What a path has beside its tokens, as in `Path`; and the place of its arcs, if any:
-the first one, and their number."""
+"""Data of a path other than its tokens, as in `Path`; the first of its arcs and their
+number, if any."""
 
 
 class Path(NamedTuple):
-    """A path of one utterance; the same from every backend."""
+    """Path of one utterance; identical from every backend."""
 
     tokens: PathTokens
-    graph_cost: float  # unscaled, the final cost included; 0.0 of searches of tokens
-    acoustic_cost: float  # unscaled; NaN where alignments were summed
-    search_cost: float  # the total of the search: float32 steps, float64 base
-    reached_final: bool  # whether it ends in a final state, or is a whole sentence
+    graph_cost: float  # unscaled, with the final cost; 0.0 in token searches
+    acoustic_cost: float  # unscaled; NaN for summed alignments
+    search_cost: float  # total of the search: float32 steps, float64 base
+    reached_final: bool  # whether it ends in a final state, or at a sentence end
     num_frames: int
-    died_at_frame: int  # the frame that nothing survived, or -1
+    died_at_frame: int  # the frame that no path survived, or -1
 
 
 class Paths(Sequence[Any]):
-    """Paths in common arrays, one behind the other."""
+    """Concatenated paths."""
 
-    # `token_splits`, `label_splits`: where those of each path begin, int64 [P + 1].
-    # `ends`: PATH_END [P].
+    # `token_splits`, `label_splits`: int64 [P + 1]. `ends`: PATH_END [P].
     __slots__ = "columns", "ends", "label_splits", "token_splits"
 
     def __init__(
@@ -74,7 +73,7 @@ class Paths(Sequence[Any]):
 
     @classmethod
     def of(cls, paths: Sequence[Any]) -> Paths:
-        """Join paths, or what has their tokens and ends; costs are left out."""
+        """Concatenate paths or their tokens and ends; costs are omitted."""
         if isinstance(paths, Paths):
             return paths
         ends = np.zeros(len(paths), PATH_END)
@@ -84,7 +83,7 @@ class Paths(Sequence[Any]):
 
     @classmethod
     def of_tokens(cls, paths: Sequence[PathTokens], ends: np.ndarray) -> Paths:
-        """Join the tokens and labels of paths."""
+        """Concatenate the tokens and labels of paths."""
         if len(paths) == 1:
             [one] = paths
             return cls(ends, one, *(np.array([0, len(one[at])]) for at in (0, 3)))
@@ -100,7 +99,7 @@ class Paths(Sequence[Any]):
         return Path(self.tokens(i), graph, acoustic, cost, bool(final), frames, died)
 
     def tokens(self, i: int) -> PathTokens:
-        """The tokens and labels of path `i`."""
+        """Return the tokens and labels of path `i`."""
         t, w = (s[i : i + 2] for s in (self.token_splits, self.label_splits))
         columns = [column[t[0] : t[1]] for column in self.columns[:3]]
         columns += [column[w[0] : w[1]] for column in self.columns[3:]]
@@ -108,7 +107,7 @@ class Paths(Sequence[Any]):
 
 
 class SinglePaths(Sequence[Any]):
-    """Lists of one path each, of utterances; `paths` has these together."""
+    """Lists of one path per utterance; `paths` has them concatenated."""
 
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
@@ -121,18 +120,18 @@ class SinglePaths(Sequence[Any]):
 
 
 class PartialPath(NamedTuple):
-    """The best path of a search so far, without its first tokens and labels."""
+    """Best path of a search so far, from given tokens and labels on."""
 
     tokens: PathTokens
-    num_whole: int  # first tokens of these that cannot change
-    num_labels: int  # labels that cannot change; 0 of searches of tokens
+    num_whole: int  # settled tokens
+    num_labels: int  # settled labels; 0 in token searches
     num_frames: int
-    # Of ending here, over that of the best path, nats, scaled; inf where none can end
+    # Cost of ending now relative to the best path, scaled nats; inf if impossible.
     final_cost: float
 
 
 def path_of_rows(rows: np.ndarray, last_pron: int = NO_PRON) -> PathTokens:
-    """The path of rows as of `columns_of_rows`."""
+    """Return the path of rows as in `columns_of_rows`."""
     return PathTokens(
         *columns_of_rows(rows, np.array([0, len(rows)]), np.array([last_pron]))[0]
     )
@@ -140,10 +139,10 @@ def path_of_rows(rows: np.ndarray, last_pron: int = NO_PRON) -> PathTokens:
 
 @jit
 def columns_of_rows(rows, splits, last_pron):
-    """The last three arguments of `Paths`, of a search of tokens."""
-    # `rows`: int32 [N, 4], token, first frame, one behind the last frame, pronunciation
-    # that ended before the token or `NO_PRON`. `splits`: int64 [P + 1], where each path
-    # begins. `last_pron`: int64 [P], what ends with its last token.
+    """Return the last three arguments of `Paths` for token searches."""
+    # `rows`: int32 [N, 4], token, first frame, one after the last, pronunciation ended
+    # before the token or `NO_PRON`. `splits`: int64 [P + 1]. `last_pron`: int64 [P],
+    # pronunciation that ends with the last token.
     num_paths = len(last_pron)
     count = splits[num_paths]
     token, start = np.empty(count, np.int32), np.empty(count, np.int32)
@@ -169,6 +168,6 @@ NO_TOKENS = PathTokens(*np.zeros((6, 0), np.int32))
 
 
 def without_labels(columns: np.ndarray) -> PathTokens:
-    """A path of tokens alone; int32 [3, N], token, first frame, one behind the last."""
+    """Return a token path; int32 [3, N], token, first frame, one after the last."""
     token, start, end = columns
     return NO_TOKENS._replace(token=token, start=start, end=end)

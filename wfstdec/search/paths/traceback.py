@@ -1,7 +1,7 @@
-"""Traceback of WFST searches: a trace is folded into the tokens and words of its paths.
+"""Traceback of WFST searches: folds a trace into the tokens and words of its paths.
 
-An event is a token or word of a path. `History` keeps the events of all paths; those
-that all paths share are settled.
+An event is a token or word of a path. `History` has the events of all paths; those
+common to all paths are settled.
 """
 
 from typing import NamedTuple
@@ -18,21 +18,21 @@ from wfstdec.jit.records import record
 from wfstdec.search.paths.tokens import PATH_END, PartialPath, Path, Paths, PathTokens
 from wfstdec.text.tokens import ilabel_of
 
-NONE = 0xFFFFFFFF  # no node, no arc: of the roots of a trace
+NONE = 0xFFFFFFFF  # no node, no arc: at the roots of a trace
 EVENT = record("i4 previous", "u4 ilabel olabel", "i4 frame end")
-"""A token that begins (`ilabel` or 0) and the word label on the same arc (`olabel` or
-0); the event before or -1; frames passed with this arc; the end of the token before."""
+"""Token that begins (`ilabel` or 0) and word label on the same arc (`olabel` or 0); the
+previous event or -1; frames passed with this arc; the end of the previous token."""
 TIP = record("i4 event tokens", "u4 label", "i4 frame end unused", "f8 graph acoustic")
-"""The end of a path: its last event or -1, tokens begun, the label of the last frame,
-frames passed, the end of the last token, and its costs."""
+"""End of a path: its last event or -1, number of tokens, last label, frames passed, end
+of the last token, costs."""
 
 STEP = record("u4 arc", "f4 acoustic")
-"""An arc of a path, and its unscaled acoustic cost."""
+"""Arc of a path and its unscaled acoustic cost."""
 _FIRST_ILABEL = np.int32(ilabel_of(0))
 
 
 class Rule(NamedTuple):
-    """How the arcs of a graph are read."""
+    """Rule by which a graph's arcs are read."""
 
     arcs: np.ndarray  # ARC [A]
     blank: np.uint32  # its ilabel
@@ -42,19 +42,19 @@ class Rule(NamedTuple):
 
 @jit
 def new_steps(count):
-    """STEP [count], not filled in."""
+    """Return STEP [count], uninitialised."""
     return np.empty(count, STEP)
 
 
 @jit
 def new_tips(count):
-    """TIP [count], not filled in."""
+    """Return TIP [count], uninitialised."""
     return np.empty(count, TIP)
 
 
 @inlined
 def arc_of(rule, arc):
-    """The arc of a number."""
+    """Return the arc of a number."""
     if arc < len(rule.arcs):
         return rule.arcs[arc]
     return rule.oov[arc - len(rule.arcs)]
@@ -62,15 +62,15 @@ def arc_of(rule, arc):
 
 @inlined
 def pass_arc(rule, arc, label, tokens, frame, end):
-    """Pass an arc: ilabel of a token that begins and word id, or 0; then as in TIP."""
+    """Pass an arc: return ilabel of a new token and word id, or 0; then as in TIP."""
     begins, word, now = uint32(0), uint32(0), arc.ilabel & uint32(LABEL_MASK)
     if now != uint32(0):
         frame += 1
         if rule.marks_repeats:
             repeats = arc.ilabel & uint32(REPEAT) != uint32(0)
         else:
-            # Without marks the same token in the next frame is taken for a repeat, as
-            # in CTC, where a blank stands between two equal tokens.
+            # Without marks, the same token in the next frame is a repeat, as in CTC,
+            # where a blank separates two equal tokens.
             repeats = now == label
         if now != rule.blank:
             if not repeats:
@@ -86,14 +86,14 @@ def pass_arc(rule, arc, label, tokens, frame, end):
 
 @inlined
 def write_event(event, previous, begins, word, frame, end):
-    """Fill in an event."""
+    """Write an event."""
     event.previous, event.ilabel, event.olabel = previous, begins, word
     event.frame, event.end = frame, end
 
 
 @inlined
 def extend(rule, arc, tip, events, num_events):
-    """Extend a path by an arc, but for the acoustic cost; how many events there are."""
+    """Extend a path by an arc without its acoustic cost; return the event count."""
     tokens, passed, end = np.int64(tip.tokens), np.int64(tip.frame), np.int64(tip.end)
     begins, word, tip.label, tip.tokens, tip.frame, tip.end = pass_arc(
         rule, arc, uint32(tip.label), tokens, passed, end
@@ -111,23 +111,23 @@ HISTORY = record(
     "i8 cut_tokens cut_labels lost",
     "f8 cut_cost",
 )
-"""Events and tips; settled events, their tokens and labels, and how many of the tokens
-have settled ends; the first event that the last look has read, and what is before it;
-tokens and labels that are cut into words, and the rest of a `CutPoint`."""
+"""Events and tips; settled events, their tokens, labels, and tokens with settled ends;
+the first event not read by the last look, with the tokens and labels before it; tokens
+and labels already cut into words; the rest of a `CutPoint`."""
 
 
 class Events(NamedTuple):
-    """Paths of one utterance; arrays are longer than what is in them."""
+    """Paths of one utterance; arrays may be longer than their content."""
 
     progress: np.ndarray  # HISTORY [1]
-    settled: np.ndarray  # EVENT: what all paths begin with
-    events: np.ndarray  # EVENT: what only some have
+    settled: np.ndarray  # EVENT: common prefix of all paths
+    events: np.ndarray  # EVENT: the others
     tips: np.ndarray  # TIP
 
 
 @kernel
 def clear(history, blank, first_frame):
-    """Begin an utterance: one path, before any token."""
+    """Begin an utterance: one path without tokens."""
     now, tip = history.progress[0], history.tips[0]
     now.events = now.settled = now.tokens = now.labels = now.whole = 0
     now.first = now.tokens_before = now.labels_before = 0
@@ -139,7 +139,7 @@ def clear(history, blank, first_frame):
 
 @jit
 def room_needed(history, nodes, tips):
-    """Lengths of the arrays, so that a trace of some nodes can be folded."""
+    """Return array lengths that suffice to fold a trace."""
     now = history.progress[0]
     return now.settled + now.events + nodes, now.events + nodes, tips
 
@@ -147,14 +147,14 @@ def room_needed(history, nodes, tips):
 @jit
 def fold_trace(rule, frontier, trace, count, history):
     """Fold a trace into the paths of a frontier's entries; see `History.fold`."""
-    # Within a frame a node may precede its predecessor. Few nodes lead to the frontier:
-    # only these have states.
+    # Within a frame a node may precede its predecessor. Few nodes lead to the frontier;
+    # only these get states.
     none, tips, events = uint32(NONE), history.tips, history.events
-    number = np.full(count, -1, np.int32)  # where `states` has a node
+    number = np.full(count, -1, np.int32)  # position in `states`
     waiting, states = np.empty(count, np.int32), new_tips(count)
     num_states, num_events = 0, history.progress[0].events
     for i in range(len(frontier)):
-        # Back to a node whose state is known, then forwards again.
+        # Back to a node with a state, then forwards again.
         at, depth = np.int64(frontier[i].node), 0
         while number[at] < 0 and trace[at].arc != none:
             waiting[depth] = at
@@ -177,7 +177,7 @@ def fold_trace(rule, frontier, trace, count, history):
     folded = new_tips(len(frontier))
     for i in range(len(frontier)):
         folded[i] = states[np.int64(number[np.int64(frontier[i].node)])]
-    # Entries are the roots of the trace from now on; tips have the paths behind them.
+    # Entries become the roots of the trace; tips have the paths to them.
     for i in range(len(frontier)):
         trace[i].previous, trace[i].arc = none, none
         trace[i].acoustic = np.float32(i)
@@ -187,7 +187,7 @@ def fold_trace(rule, frontier, trace, count, history):
 
 @jit
 def settle_events(history, tips, count):
-    """Keep tips and the first events; move those of all tips to the settled ones."""
+    """Keep tips and the first events; settle events common to all tips."""
     events = history.events[:count]
     first = first_equal(
         *(events["previous"], events["ilabel"], events["olabel"]),
@@ -201,7 +201,7 @@ def settle_events(history, tips, count):
     for e in range(len(events) - 1, -1, -1):
         if events[e].previous >= 0:
             through[events[e].previous] += through[e]
-    number = np.full(len(events) + 1, -1, np.int32)  # the last one stands for -1
+    number = np.full(len(events) + 1, -1, np.int32)  # the last one represents -1
     now, kept, settled = history.progress[0], 0, history.settled
     for e in range(len(events)):
         if through[e] == len(tips):
@@ -215,7 +215,7 @@ def settle_events(history, tips, count):
             events[kept].previous = number[events[e].previous]
             kept += 1
     now.events, now.tips = kept, len(tips)
-    end, ends = tips[0].end, True  # whether the end of the last token is settled
+    end, ends = tips[0].end, True  # whether the last token's end is settled
     for i in range(len(tips)):
         tips[i].event = number[tips[i].event]
         if tips[i].event >= 0 or tips[i].end != end or tips[i].frame == end:
@@ -226,12 +226,12 @@ def settle_events(history, tips, count):
 
 @jit
 def read_from(since, rule, history, root):
-    """The tokens and words of a tip since the given ones; see `PartialPath`."""
+    """Read tokens and words of a tip from `since` on; see `PartialPath`."""
     now, tip = history.progress[0], history.tips[root : root + 1]
     settled, events = history.settled, history.events
     if since[0] < now.tokens_before or since[1] < now.labels_before:
         now.first = now.tokens_before = now.labels_before = 0
-    while now.first < now.settled:  # what was read for the last time
+    while now.first < now.settled:  # read for the last time
         event = settled[now.first]
         tokens = now.tokens_before + np.int64(event.ilabel != uint32(0))
         labels = now.labels_before + np.int64(event.olabel != uint32(0))
@@ -248,8 +248,8 @@ def read_from(since, rule, history, root):
 @jit
 def read_histories(rule, settled, events, tips, steps, ends, skip):
     """Pass tips through the steps of whole paths: see `read_paths`."""
-    # `settled`: EVENT, what all begin with. `skip`: first tokens and words of each that
-    # are left out. Returns the last three arguments of `Paths`.
+    # `settled`: EVENT, common prefix. `skip`: tokens and words omitted from each.
+    # Returns the last three arguments of `Paths`.
     paths, total, most, shared = len(ends), np.int64(0), np.int64(0), len(settled)
     for i in range(paths):
         length, e = np.int64(ends[i].count), np.int64(tips[min(i, len(tips) - 1)].event)
@@ -311,19 +311,19 @@ def read_histories(rule, settled, events, tips, steps, ends, skip):
 
 
 def rule_of(graph: PackedGraph) -> Rule:
-    """The rule by which paths through a graph are read."""
+    """Return the rule for reading paths through a graph."""
     blank = uint32(ilabel_of(graph.tokens.blank))
     return Rule(graph.arcs, blank, graph.info.marks_repeats, read_only(NO_ARCS))
 
 
 def new_events(events: int, tips: int) -> Events:
-    """Allocate room for the paths of an utterance; `clear` begins one."""
+    """Allocate the paths of an utterance; `clear` begins one."""
     settled, others = np.zeros((2, events), EVENT)
     return Events(np.zeros(1, HISTORY), settled, others, np.zeros(tips, TIP))
 
 
 def with_room(history: Events, nodes: int, tips: int) -> Events:
-    """Enlarge what is too small for a trace of some nodes, and some tips."""
+    """Enlarge arrays that are too small for a trace and its tips."""
     needed = zip(Events._fields[1:], room_needed(history, nodes, tips), strict=True)
     for name, size in needed:
         if len(getattr(history, name)) < size:
@@ -340,8 +340,7 @@ class History:
         clear(self.paths, rule.blank, first_frame)
 
     def go_on(self, rule: Rule, arcs: np.ndarray, acoustic: np.ndarray) -> None:
-        """Fold one path that continues the only one so far."""
-        # `arcs`: int64 [N]. `acoustic`: float32 [N], unscaled.
+        """Fold one path that continues the only one; `acoustic` is unscaled."""
         trace = np.zeros(len(arcs) + 1, _NODE)
         trace["previous"] = np.arange(len(trace), dtype=np.uint32) - np.uint32(1)
         trace["arc"][0], trace["arc"][1:] = NONE, arcs
@@ -350,15 +349,14 @@ class History:
         self.fold(np.full(1, len(arcs), _AT_NODE), trace, len(trace))
 
     def fold(self, frontier: np.ndarray, trace: np.ndarray, count: int) -> int:
-        """Fold the trace of a frontier; the number of nodes that the trace then has."""
-        # `frontier`: [F], entries with `node`, which is changed. `trace`: [N], nodes
-        # with `previous`, `arc`, `acoustic`, which are overwritten.
+        """Fold the trace of a frontier; return the trace's new number of nodes."""
+        # Overwrites `node` of the entries, and the nodes.
         self.paths = with_room(self.paths, count, len(frontier))
         fold_trace(self._rule, frontier, trace, count, self.paths)
         return len(frontier)
 
     def read(self, root: int, end: np.ndarray) -> Path:
-        """The path to a tip; its costs are added to those of the end, PATH_END [1]."""
+        """Return the path to a tip; its costs are added to `end`, PATH_END [1]."""
         progress, settled, events, tips = self.paths
         settled, tip = settled[: progress["settled"][0]], tips[root : root + 1]
         read = read_histories(self._rule, settled, events, tip, NO_STEPS, end, (0, 0))
@@ -367,7 +365,7 @@ class History:
     def look(
         self, root: int, since: tuple[int, int], num_frames: int, final_cost: float
     ) -> PartialPath:
-        """How far a tip has come; `since`: settled tokens and words to skip."""
+        """Return a tip's partial path; `since`: settled tokens and words to skip."""
         path, whole, labels = read_from(since, self._rule, self.paths, root)
         return PartialPath(PathTokens(*path), whole, labels, num_frames, final_cost)
 
@@ -375,8 +373,8 @@ class History:
 def read_paths(
     rule: Rule, steps: np.ndarray, ends: np.ndarray, first_frame: int = 0
 ) -> Paths:
-    """Read whole paths: their tokens and words; their costs are added to the ends."""
-    # `steps`: STEP, of all paths, the last of each first. `ends`: PATH_END [P].
+    """Read whole paths; their costs are added to `ends`, PATH_END [P]."""
+    # `steps`: STEP of all paths, each from last to first.
     _, settled, events, tips = History(rule, first_frame).paths
     read = read_histories(rule, settled, events, tips, steps, ends, (0, 0))
     return Paths(ends, *read)

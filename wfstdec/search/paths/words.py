@@ -1,13 +1,13 @@
-"""Paths cut into words with their frames, in one kernel call for those of a group.
+"""Words of paths with their frames; one kernel call for the paths of a group.
 
     cutter = aligner_of(vocabulary)            # labels anywhere in their words: WFST
     cutter = Cutter(ENDS, vocabulary, prons)   # labels where words end: trie, lattices
-    cutter = Cutter(BARE, vocabulary)          # tokens alone: letters or word pieces
+    cutter = Cutter(BARE, vocabulary)          # tokens only: letters or word pieces
     words = cutter.cut(paths, shift)                # arrays
     texts, at = cutter.read(words, 0)               # of the first path
 
-Where a graph has no pronunciations (it came from elsewhere), a word spans the tokens
-between the label before and its own.
+Without pronunciations (graphs composed elsewhere) a word spans the tokens between the
+previous label and its own.
 """
 
 from functools import partial
@@ -27,23 +27,23 @@ from wfstdec.text.tokens import EPSILON, byte_texts
 from wfstdec.text.vocabulary import OovWords, OpenSpelling, Pronunciations, Vocabulary
 
 ALIGNED, ENDS, BARE = range(3)
-"""Where the labels of words are: anywhere in a word, at its end; there are none."""
-SPELLED = -1  # in the place of a word id: the text is that of the word's tokens
+"""Positions of word labels: anywhere within a word, at its end, or none."""
+SPELLED = -1  # as a word id: the text is that of the word's tokens
 
 
 class CutPoint(NamedTuple):
-    """The place where a path was cut last: tokens, labels and their cost before it."""
+    """Position of the last cut of a path: tokens, labels and cost before it."""
 
     tokens: int = 0
     labels: int = 0
     cost: float = 0.0
-    # Whether the last word's tokens were not found: the next one may then begin behind
-    # tokens that are no fillers.
+    # Whether the last word's tokens were not matched; the next may then follow
+    # non-filler tokens.
     lost: bool = False
 
 
 BEGINNING = CutPoint()
-_word = partial(tuple.__new__, Word)  # of a tuple of its fields
+_word = partial(tuple.__new__, Word)  # from a tuple of its fields
 _EACH_MICROSECOND = 10.0**SECONDS_DIGITS
 _SPACE = ord(" ")
 NO_SPLITS = np.zeros(0, np.int64)
@@ -52,45 +52,45 @@ NO_SPLITS = np.zeros(0, np.int64)
 WORD = record(
     "f8 start_s end_s", "i4 start_frame end_frame word first_token last_token"
 )
-"""A word: its times, rounded to the microsecond, and frames, as in `Word`; its id or
-`SPELLED`; its first token, and one behind its last."""
+"""A word: times rounded to microseconds, frames as in `Word`; its id or `SPELLED`; its
+first token, and one after its last."""
 
 
 class Words(NamedTuple):
-    """Words of paths, one path after the other."""
+    """Words of concatenated paths."""
 
     token: np.ndarray  # int32 [N], of the paths
-    label: np.ndarray  # int32 [W], as on the paths: word ids, or pronunciations
+    label: np.ndarray  # int32 [W], of the paths: word ids or pronunciations
     rows: np.ndarray  # WORD [W]
-    splits: np.ndarray  # int64 [P + 1], where the words of each path begin
+    splits: np.ndarray  # int64 [P + 1], over rows
 
 
 class Prons(NamedTuple):
-    """Pronunciations by the numbers that the paths of tries carry."""
+    """Pronunciations, by their numbers on trie paths."""
 
-    word: np.ndarray  # int32 [P], the word of each
-    length: np.ndarray  # int32 [P], its tokens
+    word: np.ndarray  # int32 [P]
+    length: np.ndarray  # int32 [P], tokens
     cost: np.ndarray  # float32 [P], nats
 
 
 class Tables(NamedTuple):
-    """How words are said, as the kernels take it."""
+    """Pronunciations and spelling rules for the kernels."""
 
     kind: int
     open_word: int  # the word id of open words, -1 for none
     token_cost: float  # of open words
     alone: bool  # whether each bare token is a word
-    word_splits: np.ndarray  # int32 [words + 1], the pronunciations of each word
+    word_splits: np.ndarray  # int32 [words + 1], pronunciations of each word
     splits: np.ndarray  # int32 [P + 1]
     tokens: np.ndarray  # int32
     cost: np.ndarray  # float32 [P]
-    filler: np.ndarray  # bool [V], tokens that may stand between words
-    begins: np.ndarray  # bool [V], tokens that may begin an open word; if `BARE`, do
-    extends: np.ndarray  # bool [V], tokens that may follow inside one
+    filler: np.ndarray  # bool [V], tokens allowed between words
+    begins: np.ndarray  # bool [V], tokens that may begin an open word; `BARE`: that do
+    extends: np.ndarray  # bool [V], tokens that may continue one
 
 
 class Cutter:
-    """Cuts the paths of one graph, trie or table of tokens into words."""
+    """Cuts the paths of one graph, trie or token table into words."""
 
     def __init__(
         self, kind: int, vocabulary: Vocabulary, prons: Prons | None = None
@@ -128,7 +128,7 @@ class Cutter:
             self._pieces = characters, splits, spelling.begins | filler
         self._words, self._prons, self._opened = vocabulary.words, prons, open_word
         self._oov: OovWords | None = None
-        self._word_ids: dict[str, int] = {}  # of open words that are of the table
+        self._word_ids: dict[str, int] = {}  # open words that are in the table
         if prons is not None and open_word is not None and open_word.kind != "phones":
             self._word_ids = word_ids(self._words[: open_word.word])
 
@@ -137,11 +137,11 @@ class Cutter:
 
     @property
     def cuts_bare_tokens(self) -> bool:
-        """Tell whether paths have tokens alone."""
+        """Whether paths have only tokens."""
         return self._tables.kind == BARE
 
     def with_oov(self, oov: OovWords | None) -> Self:
-        """Add words; numbers of their pronunciations follow those of the vocabulary."""
+        """Return a cutter with OOV words; their numbers follow the vocabulary's."""
         if oov is None or self._prons is None:
             return self
         other = object.__new__(type(self))
@@ -156,11 +156,11 @@ class Cutter:
         return Words(columns.token, columns.label, *rows)
 
     def read(self, words: Words, path: int) -> tuple[list[str], Any]:
-        """Texts of a path's words, and an index of these in the arrays of `words`."""
+        """Return texts of a path's words, and their index in the arrays of `words`."""
         return self._read(words, *words.splits[path : path + 2].tolist())
 
     def texts(self, paths: Paths) -> list[str] | None:
-        """The texts of paths of bare tokens; None where they are made of words."""
+        """Return the texts of paths of bare tokens; None where paths have words."""
         if self._pieces is None:
             return None
         return self._spelled(paths.columns.token, paths.token_splits)
@@ -172,14 +172,13 @@ class Cutter:
         return [data[a:b].decode("utf-8", errors) for a, b in pairwise(ends.tolist())]
 
     def timed(self, words: Words, path: int | None = None) -> list[Word]:
-        """The words of a path, or of all."""
+        """Return the words of one path, or of all."""
         if path is None:
             return self._timed(words, 0, len(words.rows))
         return self._timed(words, *words.splits[path : path + 2].tolist())
 
     def counted(self, words: Words, path: int) -> tuple[list[int], float]:
-        """Ids of words that the account counts, and what their pronunciations cost."""
-        # 0 of open words that have none. The costs are 0 where they are on the path.
+        """Return word ids for the account and pronunciation costs not on the path."""
         if self._tables.kind == BARE:
             return [], 0.0
         first, end = words.splits[path : path + 2].tolist()
@@ -197,8 +196,7 @@ class Cutter:
                 (text,) = self._texts(words, first + i, first + i + 1)
                 ids[i] = self._word_ids.get(text, EPSILON)
                 if ids[i] == EPSILON:
-                    # In float32, and so what is added from there on: the search has
-                    # the cost of a word as float32.
+                    # In float32: the search adds the cost of a word as float32.
                     begin, stop = words.rows[first + i].item()[-2:]
                     word_cost = np.float32(self._opened.word_cost or 0)
                     total += word_cost + (stop - begin) * self._opened.token_cost
@@ -208,8 +206,8 @@ class Cutter:
         self, look: PartialPath, cut: CutPoint, shift: float, *, complete: bool = False
     ) -> tuple[list[Word], CutPoint, list[Word], int]:
         """Cut a path since the last cut; `complete`: its last word must be whole."""
-        # Returns the words that have been settled since, the cut after them, the other
-        # words, and the end of their last token, 0 without any.
+        # Returns newly settled words, the cut after them, the other words, and the end
+        # of their last token or 0.
         path, whole = look.tokens, (look.num_whole, look.num_labels - cut.labels)
         rows, hold, taken, cost, lost, end = cut_partial(
             *(self.handle, path, whole, *self._as_words(path.label)),
@@ -224,7 +222,7 @@ class Cutter:
         texts = self._texts(words, first, end)
         if self._is_aligned or all(texts):
             return texts, slice(first, end)
-        # A mark alone has no text, and is no word for the user.
+        # A mark alone has no text and is not a word for the user.
         at = [first + i for i, text in enumerate(texts) if text]
         return [text for text in texts if text], np.array(at, np.int64)
 
@@ -239,7 +237,7 @@ class Cutter:
         return [_word((text, *row[:4], None, None)) for text, row in pairs]
 
     def _as_words(self, prons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Word ids of pronunciations, and their lengths, 0 where not known."""
+        """Return word ids of pronunciations, and their lengths, 0 if unknown."""
         known, oov = self._prons, self._oov
         if known is None:
             return prons, np.zeros(len(prons), np.int32)
@@ -256,7 +254,7 @@ class Cutter:
         return word, length
 
     def _texts(self, words: Words, first: int, end: int) -> list[str]:
-        """The texts of some words; of open ones by their tokens."""
+        """Return the texts of some words; open words are spelled by tokens."""
         if self._pieces is not None and first < end:
             begin, stop = words.rows["first_token"][first], words.rows["last_token"]
             splits = np.array([begin, stop[end - 1]], np.int64)
@@ -278,12 +276,12 @@ class Cutter:
 
 
 def _spelling_of_bare(vocabulary: Vocabulary) -> OpenSpelling:
-    """Texts of bare tokens, and which begin words: all, pieces with a mark, or none."""
+    """Return texts of bare tokens, and which begin words: all, marked, or none."""
     names = vocabulary.tokens.names
     none = np.zeros(len(names), np.bool_)
     if vocabulary.separators:
         return OpenSpelling("letters", names, none, none)
-    # Pieces of several languages that are alike have their number behind them.
+    # Equal pieces of several languages have a number as suffix.
     names = tuple(name.removesuffix(f"<{i}>") or name for i, name in enumerate(names))
     as_bytes = byte_texts(names)
     mark, texts = (WORD_START, names) if as_bytes is None else (" ", as_bytes)
@@ -300,20 +298,20 @@ _ALIGNERS: WeakCache[Vocabulary, Cutter] = WeakCache(
 
 
 def aligner_of(vocabulary: Vocabulary) -> Cutter:
-    """Make the cutter of a graph's paths, once while its vocabulary is there."""
+    """Return the cutter of a graph's paths, cached with its vocabulary."""
     return _ALIGNERS.of(vocabulary)
 
 
 @jit
 def new_words(count):
-    """WORD [count], not filled in."""
+    """Return WORD [count], uninitialised."""
     return np.empty(count, WORD)
 
 
 @jit
 def cut_paths(handle, paths, path_splits, word, length, ends, shift):
-    """Cut paths into words: WORD [W], and where those of each begin."""
-    # `length`: tokens of each label's word, 0 where not known. `ends`: PATH_END [P].
+    """Cut paths into words: return WORD [W] and the splits of paths."""
+    # `length`: tokens of each label's word, 0 if unknown. `ends`: PATH_END [P].
     tables = opened(handle)
     token_splits, label_splits = path_splits
     words = new_words(len(paths[0]) if tables.kind == BARE else len(word))
@@ -335,7 +333,6 @@ def cut_paths(handle, paths, path_splits, word, length, ends, shift):
 
 @jit
 def _part(path, t, behind, w, behind_w, before):
-    """Some tokens and labels of a path; the latter count tokens from `before` on."""
     token, start, end, label, label_token, label_frame = path
     tokens = token[t:behind], start[t:behind], end[t:behind]
     counted = np.empty(behind_w - w, np.int32)
@@ -346,7 +343,7 @@ def _part(path, t, behind, w, behind_w, before):
 
 @jit
 def _cut_path(tables, path, word, length, shift, how, words):
-    """Cut one path: its words, of these how many hold, their cost, `lost`."""
+    """Cut one path: return its words, how many hold, their cost, `lost`."""
     token, start, end, _, label_token, label_frame = path
     count, cost, lost = np.int64(len(word)), how[2], how[3]
     spans = np.empty((len(token) if tables.kind == BARE else count, 2), np.int32)
@@ -363,9 +360,9 @@ def _cut_path(tables, path, word, length, shift, how, words):
         one.first_token, one.last_token = first, last
         if first < last:
             one.start_frame, one.end_frame = start[first], end[last - 1]
-        else:  # a word with no token stands where its label does
+        else:  # a word without tokens is at its label
             one.start_frame = one.end_frame = label_frame[k]
-        # As `round(seconds, SECONDS_DIGITS)` of NumPy.
+        # Rounds as NumPy's `round(seconds, SECONDS_DIGITS)`.
         one.start_s = np.rint(one.start_frame * shift * _EACH_MICROSECOND)
         one.end_s = np.rint(one.end_frame * shift * _EACH_MICROSECOND)
         one.start_s /= _EACH_MICROSECOND
@@ -375,11 +372,11 @@ def _cut_path(tables, path, word, length, shift, how, words):
 
 @jit
 def cut_partial(handle, path, whole, word, length, shift, before):
-    """Cut a path into words that cannot change, and others; see `Cutter.partial`."""
-    # `whole`: first tokens and labels that cannot change. `before`: whether the last
-    # word must be whole; cost and `lost` of the cut before. Returns the words, how many
-    # are settled, the tokens of these, their cost, `lost`, and the end of the last
-    # token of the others that is no filler, or 0.
+    """Cut a path into settled words and others; see `Cutter.partial`."""
+    # `whole`: settled tokens and labels. `before`: whether the last word must be whole;
+    # cost and `lost` of the previous cut. Returns the words, the number of settled
+    # ones, their tokens, their cost, `lost`, and the end of the last non-filler token
+    # of the others, or 0.
     tables, num_tokens, num_labels = opened(handle), len(path[0]), len(word)
     words = new_words(num_tokens if tables.kind == BARE else num_labels)
     hold, taken = np.int64(0), np.int64(0)
@@ -417,10 +414,10 @@ def cut_partial(handle, path, whole, word, length, shift, before):
 
 @jit
 def _num_settled(tables, token, words, num_whole):
-    """How many words lie within the first tokens for good, and their tokens."""
+    """Return the number of words within the settled tokens, and their tokens."""
     hold = np.int64(0)
     for i in range(len(words)):
-        if tables.kind == ENDS:  # the label of a word is with the token after it
+        if tables.kind == ENDS:  # a word's label comes with the next token
             hold += np.int64(words[i].last_token < num_whole)
         else:
             hold += np.int64(words[i].first_token < num_whole)
@@ -434,8 +431,8 @@ def _num_settled(tables, token, words, num_whole):
 
 @jit
 def write_texts(pieces, tokens, splits):
-    """Texts of bare tokens in UTF-8, words being one space apart; where each begins."""
-    # `pieces`: characters of all tokens, where those of each begin, which begin words.
+    """Return UTF-8 texts of bare tokens, words separated by spaces; their splits."""
+    # `pieces`: characters of all tokens, their splits, which tokens begin words.
     characters, begin, begins_word = pieces
     size, written = np.int64(0), np.int64(0)
     for t in range(splits[0], splits[-1]):
@@ -460,7 +457,7 @@ def write_texts(pieces, tokens, splits):
 
 @jit
 def _bare_spans(tables, token, spans):
-    """Words of bare tokens: between separators, or from a mark on; how many."""
+    """Cut bare tokens at separators or word-start marks; return the number of words."""
     count, inside = 0, False
     for i in range(len(token)):
         if tables.filler[token[i]]:
@@ -476,7 +473,7 @@ def _bare_spans(tables, token, spans):
 
 @jit
 def _spans_at_ends(tables, token, label_token, length, spans):
-    """Words that end at their labels: the tokens since the word before, no fillers."""
+    """Cut at labels: a word is the non-filler tokens since the previous word."""
     end = np.int64(0)
     for w in range(len(label_token)):
         begin, end = end, np.int64(label_token[w])
@@ -490,13 +487,12 @@ def _spans_at_ends(tables, token, label_token, length, spans):
 @jit
 def _spans(tables, token, word, word_token, how):
     """Cut tokens into words: int32 [W, 2], positions in `token`, and how many hold."""
-    # Keeps the cheapest way to cut the words so far for each end position; they are
-    # few. `how`: whether the last word must be whole; whether more tokens may follow,
-    # so that only words which these cannot change hold; cost and `lost` of the cut
-    # before.
+    # Keeps the cheapest segmentation for each end position; they are few. `how`:
+    # whether the last word must be whole; whether more tokens may follow, so that only
+    # words hold which these cannot change; cost and `lost` of the previous cut.
     complete, may_continue, cost_before, lost = how
     num_words, num_tokens = len(word), len(token)
-    # A way: [position behind the word, its first token, the way before], and its cost.
+    # A way: [position after the word, its first token, previous way], and its cost.
     ways = np.empty((32 + 2 * num_words, 3), np.int64)
     costs = np.empty(len(ways), np.float64)
     ways[0, 0], ways[0, 1], ways[0, 2] = 0, 0, -1
@@ -515,8 +511,8 @@ def _spans(tables, token, word, word_token, how):
             while at <= num_tokens:
                 for p in range(p_begin, p_end):
                     spelling = tables.tokens[tables.splits[p] : tables.splits[p + 1]]
-                    behind = _says(token, at, spelling)
-                    # The tokens break off within it: no word, unless the path ends so.
+                    behind = _match(token, at, spelling)
+                    # The tokens end within it: no word, unless the path is complete.
                     if behind >= 0 and at + len(spelling) > num_tokens:
                         open_end = open_end or may_continue
                         behind = behind if ends_path else -1
@@ -589,7 +585,7 @@ def _spans(tables, token, word, word_token, how):
 
 @jit
 def _open_word(tables, token, end, lost, known):
-    """The cheapest open word up to `end`: its first token, and the way before or -1."""
+    """Return the cheapest open word up to `end`: first token, previous way or -1."""
     ways, costs, first, begin = known
     best_at, best, least = np.int64(0), -1, np.inf
     for way in range(first, begin):
@@ -616,7 +612,7 @@ def _spells(tables, token, at, end):
 
 @jit
 def _best_way(tables, token, complete, first, last, ways, costs):
-    """The cheapest way; of a complete path, one that leaves fillers alone, if any."""
+    """Return the cheapest way; for a complete path, preferably without fillers left."""
     best, best_ends_well = first, False
     for way in range(first, last):
         rest = ways[way, 0]
@@ -630,8 +626,8 @@ def _best_way(tables, token, complete, first, last, ways, costs):
 
 
 @jit
-def _says(token, at, spelling):
-    """Position after `spelling` at `at`, or where the tokens end within it; else -1."""
+def _match(token, at, spelling):
+    """Return the position after `spelling` at `at` or where the tokens end; else -1."""
     end = min(at + len(spelling), len(token))
     for i in range(at, end):
         if token[i] != spelling[i - at]:

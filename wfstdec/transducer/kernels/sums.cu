@@ -1,4 +1,5 @@
-// Sums of probabilities in runs of neighbours, for `sums.py`; no block needs another.
+// Sums of probabilities in runs of adjacent elements, for `beam.py`; blocks are
+// independent.
 #include "block.cuh"
 #include "log_add.cuh"
 

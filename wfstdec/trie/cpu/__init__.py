@@ -1,1 +1,1 @@
-"""The trie search on a CPU: numba kernels, and the memory that they work on."""
+"""Trie search on a CPU: numba kernels and their memory."""

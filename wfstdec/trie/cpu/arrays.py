@@ -22,28 +22,28 @@ ENTRY = record(
     "u8 spelling text",
     "f8 blank_acoustic nonblank_acoustic",
 )
-"""An entry of the frontier, with a cost, trace and acoustic cost for each phase;
-`token_end` is that of the blank phase, one behind the last frame of the last token."""
+"""Entry of the frontier, with a cost, trace and acoustic cost for each phase;
+`token_end` is that of the blank phase, one after the last frame of the last token."""
 CANDIDATE = record(
     "f4 cost lookahead_cost",
     "i4 state node boost source token pron",
     "u8 spelling text",
     "? from_nonblank to_nonblank",
 )
-"""A way into a phase of an entry from a phase of its source: a token begins, or, while
-a lattice is recorded, none does and `token` is -1."""
+"""Transition from a phase of the source to a phase of an entry: a token begins, or,
+while a lattice is recorded, none does and `token` is -1."""
 NEW_ENTRY = record(
     "f4 cost blank_cost nonblank_cost lookahead_cost nonblank_least",
     "i4 state node boost blank_candidate nonblank_candidate previous_same waits",
     "u8 spelling text",
 )
-"""An entry of the next frontier: costs; the cost of the best candidate of its nonblank
-phase alone; the best candidate of each phase, or its substitute; the last entry before
-it at the same node, or -1; whether its last token repeated is still to be added."""
+"""Entry of the next frontier: costs; the cost of the best candidate of its nonblank
+phase alone; the best candidate of each phase, or its substitute; the previous entry at
+the same node, or -1; whether the repeat of its last token is still to be added."""
 NO_CANDIDATE, FROM_BLANK, FROM_NONBLANK = -1, -2, -3
-"""In the place of a candidate: none, or the entry itself, from either of its phases."""
+"""In place of a candidate: none, or the entry itself, from either of its phases."""
 TRACE_NODE = record("i4 previous token pron start previous_end")
-"""A token in the trace, as `trie_reference.TraceNode`."""
+"""Token in the trace, as `trie_reference.TraceNode`."""
 ENDING = record(
     "f4 cost",
     "i4 trace token_end pron",
@@ -55,83 +55,83 @@ ENDING = record(
     "i4 best_of_text",
     "f4 cost_of_text",
 )
-"""A way to end; then, for lattices: the position of the entry, its phase (1: nonblank),
+"""One way to end; for lattices also the position of the entry, its phase (1: nonblank),
 costs, and the label of the last word, 0 for none. In place n, of text number n: the
 best ending and its cost."""
 OUTCOME = record("f8 base", "i8 first count frames died complete")
-"""An utterance's end, as `Path` has it; there are `count` paths from `first`."""
+"""End of an utterance, as in `Path`; there are `count` paths from `first`."""
 PATH_END = record("f4 cost", "i4 pron", "f8 acoustic", "i8 first count before")
-"""End of a path; its tokens are `count` rows from `first`, and the token before these
-ends at `before`."""
+"""End of a path; its tokens are `count` rows from `first`; the token before them ends
+at `before`."""
 LATTICE_ARC = record("u4 state nextstate ilabel", "i4 pron", "f4 excess acoustic")
-"""An arc that may be part of a lattice: states are twice an entry, one more for its
+"""Arc that may be part of a lattice: states are twice an entry, plus one for its
 nonblank phase; `pron` is the pronunciation that ends, -1 for none."""
 LATTICE_ENTRY = record(
     "u8 spelling",
     "f4 cost lookahead_cost",
     "i4 state node boost frame nonblank_first unused",
 )
-"""An entry of some frontier, for a lattice; frames passed, and whether the search
+"""Entry of some frontier, for a lattice; frames passed, and whether the search
 continues from its nonblank phase."""
 CACHED_LOOKAHEAD = record("u8 key", "f4 cost", "i4 row backoff_row unused")
-"""The look-ahead in a state (the upper half of the key) at a node (the lower), and the
-node's `lookahead.Rows`."""
+"""Look-ahead in a state (upper half of the key) at a node (lower half), and the node's
+`lookahead.Rows`."""
 CACHED_STEP = record("u8 key", "f4 cost", "i4 nextstate")
-"""The cost of a word (the lower half of the key) in a state (the upper half, and the
-highest bit), and its next state."""
+"""Cost of a word (lower half of the key) in a state (upper half, and the highest bit),
+and its next state."""
 WORD_END = record("f4 cost credit bonus", "i4 state boost pron", "i8 label")
-"""A word that ends at a node: its cost; what phrases of words credit, what a list adds
-for it; the next states of the language model and of phrases; its pronunciation, and
-what the text grows by."""
+"""Word that ends at a node: its cost; credit from phrases of words, and bonus of a
+list; the next states of the language model and of phrases; its pronunciation, and the
+label by which the text grows."""
 CACHE_BITS, STEP_CACHE_BITS = 12, 10
-"""Sizes of the caches of look-aheads and steps, as powers of two: what some tens of
-frames need, so that they stay in the processor's first caches."""
+"""Sizes of the caches of look-aheads and steps, as powers of two: enough for tens of
+frames, small enough for the processor's first caches."""
 NUM_RANGES = 256
-"""Ranges of cost that many tokens are laid out by."""
+"""Ranges of cost for bucket sort of many tokens."""
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_LATTICE, ASK_MODEL = range(6)
 GROW_PATHS, GROW_ROWS = 6, 7
-"""Statuses of a kernel: done, which arrays are too small for the next frame or for the
-end, or that the language model must be asked before it."""
+"""Status of a kernel: done, the array that is too small for the next frame or the end,
+or a query of the language model is needed first."""
 NEXT_UTTERANCE, NEXT_FRAME, NUM_PATHS, NUM_ROWS = range(4)
-"""Positions in how far a kernel has come: its next step; what it has written."""
+"""Positions in a kernel's progress: its next step; the paths and rows written."""
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP, SLOT_MASK = range(8)
 """Positions in counts: entries, trace nodes, frames done, the frame that no entry
 survived or -1, sums of entries and of candidates; in `Scratch` the last stamp of the
-table, and its length in this frame less one."""
+table, and its length in this frame minus one."""
 NUM_ARCS, NUM_ENTRIES, FIRST = range(3)
 """Positions in the counts of `Record`: arcs, entries, and the first of the frontier."""
 NO_LIMIT = 1 << 40
 FIRST_ENTRIES = 1024
-"""Entries of a frontier at first, at most."""
+"""Initial capacity of a frontier, at most."""
 
 
 class SearchParams(NamedTuple):
-    """`TrieOptions` as the kernels take them."""
+    """`TrieOptions` for the kernels."""
 
     beam: np.float32
     beam_size: int
     token_top_k: int
     sums: bool
-    by_text: bool  # whether entries have texts of their own
+    by_text: bool  # whether each entry belongs to one text
     nbest: int
     most_paths: int  # of an utterance, for `nbest` texts
     pricing: Pricing
     lm_scale: np.float32
     word_insertion: np.float32
     token_insertion: np.float32
-    begin_credit: np.float32  # the most by which a token lowers the cost, boosts apart
+    begin_credit: np.float32  # most by which a token lowers the cost, without boosts
     inside_credit: np.float32  # the same where no word ends
-    word_credit: np.float32  # the same where one ends whose cost is known
+    word_credit: np.float32  # the same at a word end of known cost
     end_credit: np.float32  # the same without the cost of the language model
     boosted: bool
     credit_cap: np.float32  # see `search_space.py`
-    num_labels: int  # word ids that phrases know are below it
+    num_labels: int  # word ids in phrases are below it
     has_words: bool  # whether words are boosted
     instalment: np.float32  # see `boost/kernels.py`
 
 
 class Search(NamedTuple):
-    """Tables and options of a search; nothing in it changes."""
+    """Tables and options of a search; read-only."""
 
     space: SearchSpace
     params: SearchParams
@@ -140,9 +140,9 @@ class Search(NamedTuple):
     oov: OovTrie
     has_oov: bool  # whether there are nodes of OOV or open words
     first_oov: int  # the first node of the second trie
-    first_open: int  # the first node behind it
+    first_open: int  # the first node after it
     first: np.ndarray  # ENTRY [1], before the first frame
-    first_base: float  # what its cost is relative to
+    first_base: float  # base of its cost
 
 
 class UtteranceState(NamedTuple):
@@ -151,23 +151,23 @@ class UtteranceState(NamedTuple):
     frontier: np.ndarray  # ENTRY [beam_size]
     trace: np.ndarray  # TRACE_NODE [N]
     counts: np.ndarray  # int64 [8]
-    base: np.ndarray  # float64 [1]: what re-basing took off
+    base: np.ndarray  # float64 [1]: sum of the subtracted best costs
 
 
 class EndedStates(NamedTuple):
-    """States of ended utterances, one after the other."""
+    """Concatenated states of ended utterances."""
 
-    frontier: np.ndarray  # ENTRY [F], of each in order
+    frontier: np.ndarray  # ENTRY [F], each in order
     trace: np.ndarray  # TRACE_NODE [N]
-    splits: np.ndarray  # int64 [B + 1, 2]: where those of each begin
+    splits: np.ndarray  # int64 [B + 1, 2]
     counts: np.ndarray  # int64 [B, 8]
     base: np.ndarray  # float64 [B]
 
 
 class Record(NamedTuple):
-    """Arcs and entries that a recording search keeps."""
+    """Arcs and entries kept by a recording search."""
 
-    arcs: np.ndarray  # LATTICE_ARC [A], in the order of frames
+    arcs: np.ndarray  # LATTICE_ARC [A], in order of frames
     entries: np.ndarray  # LATTICE_ENTRY [N]
     counts: np.ndarray  # int64 [3]
     limit: np.float32  # the beam of the lattice
@@ -181,15 +181,15 @@ class Scratch(NamedTuple):
     candidates: np.ndarray  # CANDIDATE [C], tokens that begin
     endings: np.ndarray  # ENDING [C], ways to end an utterance
     new_entries: np.ndarray  # NEW_ENTRY [C + beam_size], the frontier's own first
-    keys: np.ndarray  # uint64 [max(C + beam_size, V)], what is sorted
+    keys: np.ndarray  # uint64 [max(C + beam_size, V)], for sorting
     again_costs: np.ndarray  # float32 [beam_size], each entry with its token repeated
     slots: np.ndarray  # int64 [2 ** n > 2 (C + beam_size)], hash table: stamp and entry
     stack: np.ndarray  # int64 [STACK]
     counts: np.ndarray  # int64 [8]
     sources: np.ndarray  # ENTRY [beam_size], the frontier that a frame started from
     unscaled: np.ndarray  # float32 [V], the acoustic costs of a frame
-    costs: np.ndarray  # float32 [V], the same, scaled; sixteen more behind are all inf
-    found_tokens: np.ndarray  # int32 [V], tokens that may begin, in no order
+    costs: np.ndarray  # float32 [V], the same, scaled; followed by sixteen inf
+    found_tokens: np.ndarray  # int32 [V], tokens that may begin, unordered
     found_costs: np.ndarray  # float32 [V], their unscaled costs
     range_ends: np.ndarray  # int32 [NUM_RANGES], where ranges of these costs end
     next_tokens: np.ndarray  # int32 [V], tokens that may begin, the least cost first
@@ -197,14 +197,14 @@ class Scratch(NamedTuple):
     ranked_costs: np.ndarray  # float32 [V], the costs of `next_tokens`
     ranked_bits: np.ndarray  # uint64 [V + 1], the first n of these as bits modulo 64
     inside_tokens: np.ndarray  # int32 [V + 1], tokens after which no word ends
-    inside_nodes: np.ndarray  # int32 [V + 1], where they lead
+    inside_nodes: np.ndarray  # int32 [V + 1], their destination nodes
     lookahead_cache: np.ndarray  # CACHED_LOOKAHEAD [2 ** CACHE_BITS], by hashed key
     step_cache: np.ndarray  # CACHED_STEP [2 ** STEP_CACHE_BITS], likewise
-    word_ends: np.ndarray  # WORD_END [most words of a node], those of one node
+    word_ends: np.ndarray  # WORD_END [most words of a node], of one node
 
 
 def new_state(capacity: int, entries: int) -> UtteranceState:
-    """The state of an utterance that has not begun."""
+    """Return the state of an utterance that has not begun."""
     return UtteranceState(
         frontier=np.zeros(min(entries, FIRST_ENTRIES), ENTRY),
         trace=np.empty(capacity, TRACE_NODE),
@@ -216,7 +216,7 @@ def new_state(capacity: int, entries: int) -> UtteranceState:
 def new_scratch(
     num_tokens: int, entries: int, candidates: int, most_words: int
 ) -> Scratch:
-    """Scratch for numbers of tokens, entries, candidates, words of a node."""
+    """Return scratch for numbers of tokens, entries, candidates, words of a node."""
     return Scratch(
         candidates=np.empty(candidates, CANDIDATE),
         endings=np.empty(candidates, ENDING),
@@ -247,7 +247,7 @@ def new_scratch(
 def search_params(
     options: TrieOptions, space: SearchSpace, boosts: CompiledBoosts
 ) -> SearchParams:
-    """The options as the kernels take them."""
+    """Return the options for the kernels."""
     top_k, phrases, num_labels = options.token_top_k, boosts.phrases, NO_LIMIT
     if phrases is not None and phrases.unit == "word":
         num_labels = phrases.num_labels

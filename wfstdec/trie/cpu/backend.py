@@ -1,4 +1,4 @@
-"""The CPU backend of the trie search: numba kernels, no GIL, an utterance per thread.
+"""CPU backend of the trie search: numba kernels without the GIL, in threads.
 
     backend = CpuBackend(space)
     search = backend.start(options, boosts)       # one utterance
@@ -7,10 +7,9 @@
 
     backend.decode(utterances, options, boosts)   # many, as `HostBackend`
 
-`search_utterances` decodes whole utterances, a few in one call, and chunks: a second
-kernel with the same search in it would be as long to compile. Arrays grow when it
-reports that they are too small; the frame is then repeated, so that growth never
-changes a result.
+`search_utterances` decodes both whole utterances and chunks: a second kernel with the
+same search would double the compile time. When it reports that arrays are too small,
+they grow and the frame is repeated, so that growth never changes a result.
 """
 
 from __future__ import annotations
@@ -70,10 +69,10 @@ from wfstdec.trie.search_space import (
 )
 
 FRAMES_PER_ROW = 4
-"""Frames per row of tokens, at first."""
+"""Initial frames per row of tokens."""
 _Found = TypeVar("_Found")
 Inputs = tuple[Handle[arrays.Search], LmArrays]
-"""The tables of a search, and its language model."""
+"""Tables of a search, and its language model."""
 _laid_out: Any = lru_cache(maxsize=64)(Handle)  # of parameters
 _NO_PHRASES: Any = Handle(NO_PHRASES)
 
@@ -82,9 +81,9 @@ _NO_PHRASES: Any = Handle(NO_PHRASES)
 def search_utterances(
     search, scratch, utterance, record, logprobs, num_whole, outcomes, paths, rows, at
 ):
-    """Search utterances one after the other; end the first `num_whole`."""
-    # The first one has begun. `at` says where to begin or resume; see `arrays`. Returns
-    # OK, or what must grow.
+    """Search utterances one after another; end the first `num_whole`."""
+    # The first one has begun. `at` is the progress to resume from; see `arrays`.
+    # Returns OK or the array to grow.
     search, scratch = opened(search), opened(scratch)
     for i in range(at[arrays.NEXT_UTTERANCE], min(num_whole + 1, len(outcomes))):
         if i > 0 and at[arrays.NEXT_FRAME] == 0:
@@ -93,7 +92,7 @@ def search_utterances(
             search, scratch, utterance, record, logprobs[i], at[arrays.NEXT_FRAME]
         )
         at[arrays.NEXT_UTTERANCE], at[arrays.NEXT_FRAME] = i, frame
-        if record is None:  # a lattice is read first
+        if record is None:  # otherwise the lattice is read first
             if status == arrays.OK and i < num_whole:
                 status = end(search, scratch, utterance, outcomes[i], paths, rows, at)
                 if status == arrays.OK:
@@ -105,7 +104,7 @@ def search_utterances(
 
 @kernel
 def end_utterances(search, scratch, ended, outcomes, paths, rows, at):
-    """End utterances that another search has advanced; as `search_utterances`."""
+    """End utterances advanced by another search; as `search_utterances`."""
     search, scratch = opened(search), opened(scratch)
     for i in range(at[arrays.NEXT_UTTERANCE], len(outcomes)):
         entry, node = ended.splits[i]
@@ -134,25 +133,25 @@ def begin(search, utterance):
 
 
 class CpuBackend(HostBackend):
-    """A space, boosts laid out for the kernels, and memory of searches."""
+    """Search space with boosts laid out for the kernels, and memory of searches."""
 
     def __init__(self, space: SearchSpace, first_capacity: int = 4096) -> None:
         super().__init__(space.num_tokens, space)
         self.space = space
-        self.capacity = first_capacity  # candidates and trace nodes, at first
+        self.capacity = first_capacity  # initial candidates and trace nodes
         self._most_words = int(np.diff(space.trie.node_pron_splits).max(initial=1))
         self._least_costs: np.ndarray | None = None
         self.scratches: Pool[Handle[arrays.Scratch]] = Pool(_new_scratch, fits=_fits)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
         self._no_oov: Any = Handle(no_oov())
-        self._space: Handle[SearchSpace] | None = None  # made at the first list
+        self._space: Handle[SearchSpace] | None = None  # created for the first list
         self._oov_tries: WeakCache[OovWords, Any] = WeakCache(self._lay_out_oov)
         self._searches: WeakCache[
             CompiledBoosts, dict[TrieOptions, Handle[arrays.Search]]
         ] = WeakCache(lambda _: {})
 
     def prepare(self, options: TrieOptions, boosts: CompiledBoosts) -> None:
-        """Lay out boosts; they are kept while they live."""
+        """Lay out boosts; the layout lives as long as they do."""
         self.inputs_of(options, boosts)
 
     def start(
@@ -177,7 +176,7 @@ class CpuBackend(HostBackend):
         return search.decode(utterances, pace, names or range(len(utterances)))
 
     def inputs_of(self, options: TrieOptions, boosts: CompiledBoosts) -> Inputs:
-        """Lay out the tables of a search; once for the last options of each list."""
+        """Lay out a search's tables; cached for the last options of each list."""
         known = self._searches.of(boosts)
         search = known.get(options)
         lm = LmArrays(
@@ -215,7 +214,7 @@ class CpuBackend(HostBackend):
         )
 
     def _space_with(self, lm: LmArrays) -> Any:
-        """The space for a handle; it is read once where the model is no user's own."""
+        """Return the space for a handle; cached unless the model is a user's own."""
         if lm.now is not self.space.automaton:
             return self.space._replace(automaton=lm.now)
         if self._space is None:
@@ -223,7 +222,6 @@ class CpuBackend(HostBackend):
         return self._space
 
     def _lay_out_oov(self, oov: OovWords) -> Handle[OovTrie]:
-        """The second trie of a list, for which scratch is made large enough."""
         if self._least_costs is None:
             costs = least_label_costs(self.space.automaton, oov.num_known)
             self._least_costs = costs
@@ -238,7 +236,7 @@ class CpuBackend(HostBackend):
         return self.scratches.take(self.space.num_tokens, *sizes, self._most_words)
 
     def larger_scratch(self, entries: int, candidates: int) -> Handle[arrays.Scratch]:
-        """Scratch for numbers of entries and candidates."""
+        """Return the scratch for numbers of entries and candidates."""
         sizes = entries, candidates, self._most_words
         return _new_scratch(self.space.num_tokens, *sizes)
 
@@ -255,7 +253,7 @@ def _fits(
 
 
 class FoundPaths(NamedTuple):
-    """Room for the paths of utterances, which kernels write."""
+    """Arrays into which kernels write the paths of utterances."""
 
     outcomes: np.ndarray  # OUTCOME [B]
     paths: np.ndarray  # PATH_END [P]
@@ -264,7 +262,7 @@ class FoundPaths(NamedTuple):
 
     @classmethod
     def room_for(cls, num_utterances: int, num_paths: int, num_frames: int) -> Self:
-        """Make room for utterances: `num_paths` each, `num_frames` in all."""
+        """Allocate for utterances: `num_paths` each, `num_frames` in all."""
         return cls(
             np.zeros(num_utterances, arrays.OUTCOME),
             np.zeros(num_utterances * num_paths, arrays.PATH_END),
@@ -307,7 +305,7 @@ class FoundPaths(NamedTuple):
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
-    # Or of whole ones: `decode`.
+    # `decode` is for whole ones.
 
     _record: arrays.Record | None = None
 
@@ -317,7 +315,7 @@ class CpuSearch:
         self.state = arrays.new_state(backend.capacity, self._params.beam_size)
         begin(self._search.value, self.state)
         self._settled: dict[int, np.ndarray] = {}  # rows, by utterance
-        self._num_whole = 0  # of these, where one utterance is under way
+        self._num_whole = 0  # settled rows with a settled end
         self._found = FoundPaths.room_for(1, 1, 0)
 
     @property
@@ -328,13 +326,13 @@ class CpuSearch:
         return dict(zip(("frames", "active", "candidates"), counts, strict=True))
 
     def advance(self, logprobs: np.ndarray) -> None:
-        """Pass the search through a chunk, float32 [T, V], C order."""
+        """Search a chunk, float32 [T, V], C order."""
         self._found.at[:] = 0
         self._run(filled_up([logprobs]), 0)
 
     def finish(self) -> list[Path]:
         """End the utterance; the search cannot be used afterwards."""
-        if self._params.by_text:  # the order of sums
+        if self._params.by_text:  # fixes the order of sums
             self.state = self._in_order()
         num_frames = int(self.state.counts[arrays.FRAMES])
         self._found = FoundPaths.room_for(1, self._params.nbest, num_frames)
@@ -344,7 +342,7 @@ class CpuSearch:
     def decode(
         self, utterances: Sequence[np.ndarray], pace: CallBudget, names: Sequence[int]
     ) -> Sequence[list[Path]]:
-        """Decode whole utterances, at most `GROUP`; `names` are those in errors."""
+        """Decode whole utterances, at most `GROUP`; errors use `names`."""
         given, num, params = filled_up(utterances), len(utterances), self._params
         num_frames = sum(map(len, utterances))
         self._found = FoundPaths.room_for(num, params.nbest, num_frames)
@@ -362,7 +360,7 @@ class CpuSearch:
         return self._found.read(self._settled, sums=params.sums)
 
     def end(self, ended: arrays.EndedStates) -> Sequence[list[Path]]:
-        """End utterances that another search has advanced, entries in their order."""
+        """End utterances advanced by another search, with sorted entries."""
         num, params = len(ended.base), self._params
         num_frames = int(ended.counts[:, arrays.FRAMES].sum())
         self._found = FoundPaths.room_for(num, params.nbest, num_frames)
@@ -372,7 +370,6 @@ class CpuSearch:
         return self._found.read(self._settled, sums=params.sums)
 
     def _run(self, given: tuple[np.ndarray, ...], num_whole: int) -> None:
-        """Search utterances, and end the first `num_whole`."""
         self._call(
             lambda scratch: search_utterances(
                 *(self._search, scratch, self.state, self._record),
@@ -381,7 +378,6 @@ class CpuSearch:
         )
 
     def _call(self, run: Callable[[Handle[arrays.Scratch]], int]) -> None:
-        """Call a kernel until it is done: arrays grow, the language model answers."""
         scratch, status = self._backend.take_scratch(len(self.state.frontier)), -1
         try:
             with self._lm:
@@ -397,7 +393,6 @@ class CpuSearch:
     def _grow(
         self, status: int, scratch: Handle[arrays.Scratch]
     ) -> Handle[arrays.Scratch]:
-        """Enlarge what the kernel found too small; the scratch to use then."""
         state, found = self.state, self._found
         entries, candidates = len(state.frontier), len(scratch.value.candidates)
         if status == arrays.GROW_CANDIDATES:
@@ -421,7 +416,6 @@ class CpuSearch:
         return scratch
 
     def _answered(self, find: Callable[[arrays.Search], _Found]) -> _Found:
-        """Call kernels until the language model has answered what they ask."""
         with self._lm:
             while True:
                 self._search = with_model(self._search, self._lm)
@@ -430,7 +424,7 @@ class CpuSearch:
                     return found
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
-        """The best path so far but its first tokens and labels; it can continue."""
+        """Return the best path so far, without its first tokens and labels."""
         self.settle_trace()
         counts, utterance, ended = self.state.counts, self._in_order(), np.inf
         unfinished = endings_of(self._search.value, utterance, False)
@@ -445,7 +439,7 @@ class CpuSearch:
         rows, before = trace_back(self.state.trace, *tip)
         rows = _joined(self._settled[0][since[0] :], rows, before)
         if since[0] and len(rows):
-            rows[0, 3] = NONE  # it ended before
+            rows[0, 3] = NONE  # it ended in a settled row
         return PartialPath(
             path_of_rows(rows, pron),
             num_whole=max(0, self._num_whole - since[0]),
@@ -455,7 +449,7 @@ class CpuSearch:
         )
 
     def settle_trace(self) -> None:
-        """Take out of the trace what is settled, and what no entry can reach."""
+        """Remove settled and unreachable nodes from the trace."""
         utterance = int(self._found.at[arrays.NEXT_UTTERANCE])
         nodes, end = settle_trace(self.state)
         rows = np.empty((len(nodes), 4), np.int32)
@@ -467,7 +461,6 @@ class CpuSearch:
         self._num_whole = len(rows) - (len(rows) > 0 and end < 0)
 
     def _ending_pron(self, entry: Any) -> int:
-        """The pronunciation of least cost that ends at an entry's node, or -1."""
         if not self._search.value.space.has_lexicon or entry["node"] == 0:
             return NONE
 
@@ -476,7 +469,7 @@ class CpuSearch:
             count = num_word_ends(search, here.node)
             return [word_end(search, None, here, number) for number in range(count)]
 
-        # An open word that is none costs `inf`.
+        # Not an open word: the cost is `inf`.
         found = [
             one
             for one in self._answered(ends)
@@ -485,7 +478,7 @@ class CpuSearch:
         return int(min(found, key=attrgetter("cost")).pron) if found else NONE
 
     def _in_order(self) -> arrays.UtteranceState:
-        """The utterance with its entries in order: the first of equal endings wins."""
+        """Return the utterance with sorted entries: the first of equal endings wins."""
         frontier = self.state.frontier[: self.state.counts[arrays.FRONTIER]]
         keys = [frontier[name] for name in ("text", "spelling", "boost", "node")]
         states = self._lm.orders(frontier["state"])
@@ -494,14 +487,14 @@ class CpuSearch:
 
 
 class RecordingSearch(CpuSearch):
-    """The search of one utterance, for its lattice."""
+    """The search of one utterance that records a lattice."""
 
     # The record is pruned when its arrays are full, and they grow only if that frees
-    # less than half: they stay a small multiple of the lattice.
+    # less than half. They stay a small multiple of the lattice.
 
     _record: arrays.Record | None
     first_arcs = 1 << 15
-    """Room for arcs at first, and for a quarter as many entries."""
+    """Initial capacity in arcs; that in entries is a quarter."""
 
     def __init__(
         self, backend: CpuBackend, inputs: Inputs, lattice_beam: float
@@ -542,7 +535,7 @@ class RecordingSearch(CpuSearch):
         arcs = self._answered(lambda search: gather(search, record, ends))
         entries = record.entries[: record.counts[arrays.NUM_ENTRIES]]
         names = ("frame", "cost", "node", "boost", "spelling")
-        self._record = None  # the best path alone is left to be read
+        self._record = None  # only the best path is still to be read
         return RecordedFrames(
             super().finish()[0],
             RecordedEntries(
@@ -576,7 +569,6 @@ class RecordingSearch(CpuSearch):
 
 
 def _joined(settled: np.ndarray, rows: np.ndarray, before: int = -1) -> np.ndarray:
-    """Rows behind those that are settled, whose last token ends at `before`."""
     joined = np.concatenate([settled, rows])
     if len(settled) and before >= 0:
         joined[len(settled) - 1, 2] = before
@@ -584,7 +576,7 @@ def _joined(settled: np.ndarray, rows: np.ndarray, before: int = -1) -> np.ndarr
 
 
 def with_model(search: Handle[arrays.Search], lm: LmArrays) -> Handle[arrays.Search]:
-    """Let kernels have the language model's arrays as they are now."""
+    """Update the language model's arrays of kernels."""
     value = search.value
     if value.space.automaton is lm.now:
         return search

@@ -1,14 +1,14 @@
 """Expansion of an entry by its next token: in words, after words, in OOV words.
 
     source = Source(entry, i, *max_credits(search, scratch, entry))
-    successor = Successor(token, state, node, ...)        # where a token leads
+    successor = Successor(token, state, node, ...)        # destination of a token
     emitted = begin(search, scratch, source, successor, emitted)
     emitted = step_inside(search, scratch, source, token, target, emitted)
     emitted = end_word(search, scratch, source, num_next, emitted)
     emitted = expand_oov(search, scratch, source, num_next, emitted)
 
-OOV words and open words have nodes of their own: `search.has_oov` is false without any,
-and none of their code runs.
+OOV words and open words have their own nodes: without any, `search.has_oov` is false
+and their code does not run.
 """
 
 from typing import Any, NamedTuple
@@ -58,14 +58,14 @@ class OovCredit(NamedTuple):
 
 
 class Source(NamedTuple):
-    """An entry that is expanded."""
+    """Entry to expand."""
 
     entry: Any
     position: int  # in the frontier
-    # No less than boosts pay, and than costs fall where that is not in `begin_credit`
+    # Upper bounds of credit from boosts, and of falls in cost not in `begin_credit`.
     most_inside: np.float32  # where no word ends
     most_at_end: np.float32  # where one does
-    oov_credit: OovCredit  # the share of OOV and open words
+    oov_credit: OovCredit  # part of OOV and open words
 
 
 class Emitted(NamedTuple):
@@ -76,7 +76,7 @@ class Emitted(NamedTuple):
 
 
 class Successor(NamedTuple):
-    """Where a token leads, and its costs without those of source and acoustics."""
+    """Destination of a token, and its costs without those of source and acoustics."""
 
     token: int
     state: int
@@ -86,34 +86,34 @@ class Successor(NamedTuple):
     lookahead_cost: np.float32
     pron: int  # the pronunciation that ends before the token, -1 for none
     graph_cost: np.float32  # unscaled, look-ahead included
-    insertion: np.float32  # of the token, and of the word that ends
+    insertion: np.float32  # of the token and the word that ends
     boost_cost: np.float32
-    label: int  # the word or token that the text grows by, -1 for none
-    repeated: bool  # whether it is the last token again, which may only follow a blank
+    label: int  # the word or token appended to the text, -1 for none
+    repeated: bool  # whether it is the last token again, only possible after a blank
 
 
 @inlined
 def begin(search, scratch, source, successor, emitted):
-    """Add the candidates of a token that begins, one per phase that it may follow."""
+    """Add the candidates of a token that begins, one per preceding phase."""
     # With "max" it is one phase: that of lower cost, and the blank where the token
     # repeats.
     params, entry, s = search.params, source.entry, successor
     count, bound = emitted.num_candidates, emitted.bound
-    # One more is kept free, for `record_frame`.
+    # One more stays free, for `record_frame`.
     if count + 3 > len(scratch.candidates):
         return Emitted(int64(-1), bound)
     for phase in range(2):
         nonblank = phase == 1
-        # Without a blank in between, the same token again is no new token in CTC.
+        # Without a blank in between, the same token again is a repeat in CTC.
         if nonblank and s.repeated:
             break
         if not params.sums and not s.repeated:
-            # At equal costs from the blank, as the reference has it.
+            # At equal costs from the blank, as in the reference.
             if (entry.nonblank_cost < entry.blank_cost) != nonblank:
                 continue
         before = entry.nonblank_cost if nonblank else entry.blank_cost
         cost = float32(step_cost(params, before, s) + scratch.costs[s.token])
-        # An early drop alone: the final bound is this one or a lower one.
+        # Only an early drop: the final bound is this one or a lower one.
         if cost <= bound:
             c = scratch.candidates[count]
             c.cost, c.lookahead_cost, c.source = cost, s.lookahead_cost, source.position
@@ -131,35 +131,35 @@ def begin(search, scratch, source, successor, emitted):
 
 @inlined
 def text_with(text, label):
-    """The hash of a text with one more word or token, uint64."""
+    """Return the hash of a text with one more word or token, uint64."""
     return np.uint64(text * _TEXT_FACTOR + np.uint64(label) + _TEXT_STEP)
 
 
 @inlined
 def source_cost(entry, repeated):
-    """The cost that a token begins from; the last token again only follows a blank."""
+    """Return the cost before a token; the last token again only follows a blank."""
     return entry.blank_cost if repeated else least_cost(entry)
 
 
 @inlined
 def end_word(search, scratch, source, num_next, emitted):
-    """The words of the entry's node end: a separator or another word begins."""
+    """Add candidates after words of the node: a separator or another word begins."""
     space, params, entry = search.space, search.params, source.entry
     of_tokens, no_node = search.phrases.of_tokens, Node(int64(-1), uint64(0))
     # The words that end are priced once, with the first token that needs them: often no
-    # token gets that far.
+    # token does.
     priced, credit, base = False, _NO_COST, least_cost(entry)
     num_words = num_word_ends(search, entry.node)
     for n in range(num_next):
         token, bound = scratch.next_tokens[n], emitted.bound
         if is_over(search, scratch, source, token, bound):
-            break  # as are all that follow
+            break  # as are all later ones
         cost = float32(base + scratch.costs[token])
         if priced and exceeds(cost, credit, emitted.bound):
-            break  # the same, now that the words' costs are known
+            break  # the same, with the words' known costs
         target, oov = Node(int64(0), uint64(0)), no_node
         if token != space.separator:
-            # Another word may only begin where no separator is required.
+            # Another word may only begin here if no separator is required.
             if not space.separator_optional:
                 continue
             target = node_begun(search, token)
@@ -167,7 +167,7 @@ def end_word(search, scratch, source, num_next, emitted):
                 oov = oov_begun(search, token)
             if target.node < 0 and oov.node < 0:
                 continue
-        # Phrases of tokens pay by the token too, those of words by the word alone.
+        # Phrases of tokens also pay by the token, those of words only by the word.
         token_credit, token_state = credit_token(search.phrases, entry.boost, token)
         if of_tokens:
             most = float32(search.words.top_bonus + token_credit)
@@ -178,8 +178,8 @@ def end_word(search, scratch, source, num_next, emitted):
             if exceeds(cost, most, emitted.bound):
                 continue
         if not priced:
-            # With the least cost of any word this token is over the bound, and so are
-            # those that follow: no word is asked for.
+            # With the least cost of any word this token and all later ones are over the
+            # bound: no word is priced.
             gain = float32(entry.lookahead_cost - space.word_floor)
             gain = float32(params.lm_scale * max(_NO_COST, gain))
             most = float32(float32(params.end_credit + gain) + source.most_at_end)
@@ -241,7 +241,7 @@ def end_word(search, scratch, source, num_next, emitted):
 
 @inlined
 def _price_words(search, scratch, entry, num_words):
-    """Fill in the costs and next states of the words of the entry's node; the least."""
+    """Fill costs and next states of the words of the entry's node; return the least."""
     least = _INF
     for at in range(num_words):
         end, word = word_end(search, scratch, entry, at), scratch.word_ends[at]
@@ -255,13 +255,13 @@ def _price_words(search, scratch, entry, num_words):
 
 @inlined
 def _graph_cost(word, lookahead, entry):
-    """The cost of a word of the node; look-ahead moves from the entry to the next."""
+    """Return a word's cost; look-ahead moves from the entry to the next."""
     return float32(float32(word.cost + lookahead) - entry.lookahead_cost)
 
 
 @inlined
 def max_credits(search, scratch, entry):
-    """The bounds of a `Source` on what boosts pay in its next step."""
+    """Return the bounds of a `Source` on credit in its next step."""
     phrases, words, boost = search.phrases, search.words, uint32(entry.boost)
     inside, at_end, instalment = _NO_COST, _NO_COST, search.params.instalment
     oov_credit = OovCredit(_NO_COST, _NO_COST, _NO_COST, _NO_COST)
@@ -274,8 +274,8 @@ def max_credits(search, scratch, entry):
         inside = most_paid(boost, worth, instalment)
         if search.space.has_lexicon:
             worth = float32(words.top_bonus + credited)
-            # No deferred credit, no phrase has begun, and none begins with a word that
-            # ends here.
+            # No deferred credit, no active phrase, and no phrase begins with a word
+            # that ends here.
             if boost == phrases.initial and not phrases.of_tokens:
                 if _is_cold(search, entry.node):
                     worth = _NO_COST
@@ -286,11 +286,10 @@ def max_credits(search, scratch, entry):
 
 @inlined
 def _max_oov_credit(search, scratch, entry):
-    """Most that OOV and open words credit in a step of an entry."""
     space, oov, params = search.space, search.oov, search.params
     rise, fall, at_end, gain = _NO_COST, _NO_COST, _NO_COST, _NO_COST
     if oov.num_nodes > 0:
-        # An OOV word's bonus is credited in advance, as its first token begins.
+        # An OOV word's bonus is credited in advance, with its first token.
         rise = float32(min(oov.best_bonus[0], params.credit_cap))
         fall = float32(params.lm_scale * oov.fall)
     node = int64(entry.node)
@@ -311,7 +310,7 @@ def _max_oov_credit(search, scratch, entry):
 
 @inlined
 def _is_spelled_word(search, entry):
-    """Tell whether an open word that ends at an entry is a word of the table."""
+    """Return whether an open word that ends at an entry is a word of the table."""
     opened, node = search.space.open, int64(entry.node)
     if node < search.first_oov:
         splits = search.space.trie.node_pron_splits
@@ -323,8 +322,7 @@ def _is_spelled_word(search, entry):
 
 @inlined
 def _is_cold(search, node):
-    """Tell whether no word that ends at a node is boosted, or begins a phrase."""
-    if search.has_oov:  # any word may be spelled where none of the lexicon ends
+    if search.has_oov:  # an open word may end at any node
         if node >= search.first_oov:
             return False
         splits = search.space.trie.node_pron_splits
@@ -335,14 +333,14 @@ def _is_cold(search, node):
 
 @inlined
 def expand_oov(search, scratch, source, num_next, emitted):
-    """Tokens inside OOV and open words, or that begin one, and no word ends."""
+    """Add candidates within OOV and open words, where no word ends."""
     space, params, entry = search.space, search.params, source.entry
     credit = float32(params.inside_credit + source.most_inside)
     limit = loosened(emitted.bound, credit)
     length, text = open_beginning(search, entry)
     node, base = int64(entry.node), least_cost(entry)
     if node != 0 and length == 0 and node < search.first_oov:
-        return emitted  # in a word that no open word begins like
+        return emitted  # in a word whose beginning no open word shares
     for n in range(num_next):
         token = scratch.next_tokens[n]
         if float32(base + scratch.costs[token]) > limit:
@@ -359,7 +357,7 @@ def expand_oov(search, scratch, source, num_next, emitted):
             if child >= 0:
                 target = Node(search.first_oov + child, uint64(0))
         elif space.open.extends[token]:
-            # The trie is left where no word of the lexicon continues with this token.
+            # Leaves the trie if no word of the lexicon continues with this token.
             if node >= search.first_oov or find_child(space.trie, node, token) < 0:
                 target = open_node_behind(search, length, text, token)
         if emitted.num_candidates >= 0:
@@ -371,7 +369,7 @@ def expand_oov(search, scratch, source, num_next, emitted):
 
 @inlined
 def step_inside(search, scratch, source, token, target, emitted):
-    """A token begins and no word ends; it leads to a place, if anywhere."""
+    """Add a token where no word ends; `target` is its destination, if any."""
     params, entry, node = search.params, source.entry, target.node
     if node < 0:
         return emitted

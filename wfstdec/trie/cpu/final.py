@@ -1,9 +1,9 @@
-"""The end of an utterance: all ways to end, and the way back through the trace.
+"""End of an utterance: all ways to end, and traceback.
 
 status = end(search, scratch, utterance, outcome, paths, rows, at)    # in kernels
 
 endings = endings_of(search, utterance, True)       # whole words and `</s>`
-endings = endings_of(search, utterance, False)      # where none is accepted
+endings = endings_of(search, utterance, False)      # if none is accepted
 rows, before = trace_back(trace, at, token_end)
 nodes, token_end = settle_trace(utterance)
 """
@@ -39,9 +39,9 @@ _HIGH_BITS = uint64(32)
 
 @inlined
 def end(search, scratch, utterance, outcome, paths, rows, at):
-    """Write the paths of an utterance that is over, best first."""
-    # Nothing of the utterance changes: the caller makes room, or asks the language
-    # model, and this is repeated.
+    """Write the paths of an ended utterance, best first."""
+    # The utterance is unchanged, so that the call can be repeated after arrays have
+    # grown or the language model has answered.
     counts, count, complete = utterance.counts, int64(0), False
     endings = scratch.endings
     if counts[arrays.DIED] < 0:
@@ -93,8 +93,7 @@ def end(search, scratch, utterance, outcome, paths, rows, at):
 
 @inlined
 def _best_ending(search, scratch, utterance, count):
-    """Find the ending of least cost; of equal ones that of the earlier entry."""
-    # Where nothing is summed entries have no order of their own.
+    # Without sums, entries are unordered.
     endings, frontier, best = scratch.endings, utterance.frontier, int64(0)
     for i in range(1, count):
         one, least = endings[i], endings[best]
@@ -113,9 +112,9 @@ def _best_ending(search, scratch, utterance, count):
 
 @inlined
 def _best_texts(params, scratch, count):
-    """Merge the endings of each text, as `_best_endings` of the reference; how many."""
-    # The texts' numbers are then in `scratch.keys`, the least cost first: of equal ones
-    # that which came up first.
+    """Merge the endings of each text, as the reference does; return how many."""
+    # The texts' numbers are then in `scratch.keys`, sorted by cost; ties go to the text
+    # that came first.
     endings, slots, keys = scratch.endings, scratch.slots, scratch.keys
     stamp, num_texts = new_table(scratch, count), int64(0)
     mask = uint64(scratch.counts[arrays.SLOT_MASK])
@@ -123,7 +122,7 @@ def _best_texts(params, scratch, count):
         one = endings[i]
         if not one.cost < _INF:
             continue
-        # Texts are hashes: their bits are as good as another hash of them.
+        # Texts are hashes: their bits are as good as another hash.
         slot, text = (one.text >> _HIGH_BITS) & mask, int64(-1)
         while slots[slot] >> 32 == stamp:
             other = slots[slot] & int64(0xFFFFFFFF)
@@ -152,7 +151,7 @@ def _best_texts(params, scratch, count):
 
 @jit
 def endings_of(search, utterance, accepted):
-    """All ways to end, as `fill_endings`: ENDING [N], in order."""
+    """Return all ways to end, as `fill_endings`: ENDING [N], in order."""
     size = 2 * utterance.counts[arrays.FRONTIER]
     while True:
         endings = np.zeros(size, arrays.ENDING)
@@ -164,16 +163,16 @@ def endings_of(search, utterance, accepted):
 
 @part
 def fill_endings(search, utterance, endings, accepted):
-    """Fill in the ends with whole words and `</s>`, or else of all entries as they are.
+    """Write ends with whole words and `</s>`, or else all entries; return how many.
 
-    How many: of equal ones the first wins; -1 if they do not fit.
+    Of equal ones the first wins. Returns -1 if they do not fit.
     """
     space, params, frames = search.space, search.params, utterance.counts[arrays.FRAMES]
     count, none = int64(0), int64(-1)
     for i in range(utterance.counts[arrays.FRONTIER]):
         entry = utterance.frontier[i]
         in_word = space.has_lexicon and entry.node != 0
-        num_ends = int64(1)  # between words, and of tokens: `</s>` may follow at once
+        num_ends = int64(1)  # between words, and for tokens: `</s>` may follow at once
         if accepted and in_word:
             num_ends = num_word_ends(search, entry.node)
         if count + 2 * num_ends > len(endings):
@@ -195,7 +194,7 @@ def fill_endings(search, utterance, endings, accepted):
                 # Adding 0 makes 0.0 of -0.0, as on other arcs of a lattice.
                 boosts = float32(float32(boost_cost + _NO_COST) + rest)
             else:
-                # Nothing follows: the charge for the rest of a word is given back.
+                # Nothing follows: the charge for the rest of a word is refunded.
                 charged = entry.lookahead_cost
                 graph_cost = float32(-(charged if charged < _INF else _NO_COST))
                 rest = boosts_at_end(search, boost)
@@ -225,9 +224,8 @@ def fill_endings(search, utterance, endings, accepted):
 
 @jit
 def trace_back(trace, at, token_end):
-    """The tokens up to a position in the trace, first to last."""
-    # Returns (int32 [N, 4], where the token before them ends: `token_end` if there are
-    # none).
+    """Return the tokens up to a position in the trace, first to last."""
+    # Returns (int32 [N, 4], end of the token before them: `token_end` without tokens).
     length = _length(trace, at)
     rows = np.empty((length, 4), np.int32)
     return rows, _fill_rows(trace, at, token_end, rows, length)
@@ -235,7 +233,6 @@ def trace_back(trace, at, token_end):
 
 @inlined
 def _length(trace, at):
-    """Count the tokens up to a position in the trace."""
     length = int64(0)
     while at >= 0:
         length += 1
@@ -245,7 +242,6 @@ def _length(trace, at):
 
 @inlined
 def _fill_rows(trace, at, token_end, rows, end):
-    """Fill in the tokens up to a position in the trace, the last one at `end - 1`."""
     while at >= 0:
         end -= 1
         node = trace[at]
@@ -258,13 +254,13 @@ def _fill_rows(trace, at, token_end, rows, end):
 
 @jit
 def settle_trace(utterance):
-    """Take out of the trace what all entries have in common, and what none has.
+    """Remove trace nodes that all entries share, and those that none has.
 
-    Returns (TRACE_NODE [N], what is settled, in order; where its last token ends, -1
-    where that can still change).
+    Returns (TRACE_NODE [N], the settled ones in order; the end of its last token, -1 if
+    it can still change).
     """
-    # Equal tokens after the same node become one node. Nodes come after the ones that
-    # they follow.
+    # Equal tokens after the same node become one node. Nodes come after their
+    # predecessors.
     trace, counts, frontier = utterance.trace, utterance.counts, utterance.frontier
     num_nodes, num_entries = counts[arrays.TRACE], counts[arrays.FRONTIER]
     nodes = trace[:num_nodes]
@@ -313,7 +309,7 @@ def settle_trace(utterance):
 
 @inlined
 def _count(cost, at, first, through):
-    """Count the path of a phase; its first equal node, -1 where it has none."""
+    """Count the path of a phase; return its first equal node, -1 without one."""
     if cost < np.inf and at >= 0:
         through[first[at]] += 1
         return first[at]

@@ -1,6 +1,6 @@
-"""The frames of one utterance in the trie search.
+"""Frames of one utterance in the trie search.
 
-The specification is `tests/reference/trie_reference.py`; this computes the same bits:
+The specification is `tests/reference/trie_reference.py`; results are bit-identical:
 
     for each frame:   price    the acoustic cost of each token
                       expand   blanks and repeats; tokens that may begin; candidates
@@ -12,9 +12,9 @@ The specification is `tests/reference/trie_reference.py`; this computes the same
 Most entries of most frames only take a blank or repeat their last token: they are
 changed in place, and only tokens that begin become candidates.
 
-The running bound drops only what the final one drops. Before the language model is
-asked, a candidate is compared with it by source and acoustics alone: inside a word the
-look-ahead never falls, and at its end it falls by `max_word_gain` at most.
+The running bound drops only candidates that the final one drops. Before the language
+model is queried, source and acoustics alone are compared with it: inside a word the
+look-ahead never falls, and at its end it falls by at most `max_word_gain`.
 """
 
 import numpy as np
@@ -71,33 +71,33 @@ _LOW_BITS = uint64(63)
 FEW_TOKENS = 64
 """Up to this number all are followed."""
 TRY_BEST_ABOVE = 12
-"""Of more tokens than these the best one is followed first, for a better bound."""
+"""Above this number the best token is followed first, for a better bound."""
 _NO_COST = float32(0)
 
 
 @part
 def advance(search, scratch, utterance, record, logprobs, first):
-    """Pass the frontier through the frames of a chunk from `first` on."""
-    # Returns (status, frame): OK and T, or what must grow and the frame to repeat.
+    """Advance the frontier by the frames of a chunk from `first` on."""
+    # Returns (status, frame): OK and T, or the array to grow and the frame to repeat.
     space, params = search.space, search.params
     num_frames = logprobs.shape[0]
     counts = utterance.counts
     for frame in range(first, num_frames):
-        # A search that died stays where it was: later chunks change nothing.
+        # A search without survivors is unchanged by later chunks.
         if counts[arrays.DIED] >= 0:
             break
         row = logprobs[frame]
         price(params.pricing, space.blank, row, scratch.unscaled, scratch.costs)
         frontier = utterance.frontier[: counts[arrays.FRONTIER]]
         emitted = expand(search, scratch, frontier)
-        # Nothing of the utterance has changed up to `settle`: the caller makes the
-        # array longer, or asks the model, and the frame is done again from its begin.
+        # The utterance is unchanged until `settle`: the caller enlarges the array, or
+        # queries the model, and the frame is repeated from its start.
         if emitted.num_candidates < 0:
             return arrays.GROW_CANDIDATES, frame
         if unanswered(space.automaton):
             return arrays.ASK_MODEL, frame
-        # The running bound was looser than this one or the same: candidates between the
-        # two are dropped by `merge`, as the reference drops them.
+        # The running bound was at least this one: candidates between the two are
+        # dropped by `merge`, as in the reference.
         cutoff = emitted.bound
         num_merged = merge(search, scratch, frontier, emitted.num_candidates, cutoff)
         if num_merged == 0:
@@ -106,10 +106,10 @@ def advance(search, scratch, utterance, record, logprobs, first):
         num_entries, cutoff = choose(search, scratch, num_merged, cutoff)
         if num_entries > len(utterance.frontier):
             return arrays.GROW_FRONTIER, frame
-        # Each entry makes at most a node for each of its phases.
+        # Each entry adds at most one node per phase.
         if counts[arrays.TRACE] + 2 * num_entries > len(utterance.trace):
             return arrays.GROW_TRACE, frame
-        # Before `settle`, which overwrites the frontier that candidates come from.
+        # Before `settle`, which overwrites the source frontier of the candidates.
         if record is not None:
             sizes = num_entries, emitted.num_candidates
             if not record_frame(search, scratch, utterance, record, sizes, cutoff):
@@ -126,16 +126,16 @@ def expand(search, scratch, frontier):
     """Write the candidates of all entries: the tokens that begin."""
     # A token may begin if it is within the bound from a phase of cost 0: no phase costs
     # less after re-basing (with "sum" it need not be that of the first entry). Such
-    # tokens are found once for all entries.
+    # tokens are computed once for all entries.
     space, params, top = search.space, search.params, _NO_COST
-    # The most that boosts pay in the next step of any entry. Most utterances have no
-    # list: none of this is then in the loop.
+    # Largest credit in the next step of any entry. Without a list, as in most
+    # utterances, none of this is in the loop.
     if params.boosted or search.has_oov:
         for i in range(len(frontier)):
             inside, at_end, _ = max_credits(search, scratch, frontier[i])
             top = max(top, max(inside, at_end))
     credit = float32(params.begin_credit + top)
-    # Entries in which no token begins: candidates too, by which the bound begins.
+    # Entries in which no token begins are candidates too and start the bound.
     least, most, blank = _INF, _NO_COST, scratch.costs[space.blank]
     for i in range(len(frontier)):
         entry, again = frontier[i], _INF
@@ -146,16 +146,16 @@ def expand(search, scratch, frontier):
         stays = min(again, float32(least_cost(entry) + blank))
         least, most = min(least, stays), max(most, stays)
     emitted = Emitted(int64(0), within_beam(params, least))
-    # These are different entries: if there are `beam_size`, what costs more than all of
-    # them is dropped.
+    # These are different entries: if there are `beam_size`, costs above all of them are
+    # dropped.
     if not params.by_text and len(frontier) == params.beam_size:
         emitted = Emitted(int64(0), min(emitted.bound, most))
     bound = loosened(emitted.bound, credit)
     count = find_tokens(space.blank, bound, scratch)
-    # Of many tokens the best one is followed first, from the first entry alone: this
-    # costs little, and its candidates give a better bound.
+    # With many tokens the best one is followed first, from the first entry alone: it is
+    # inexpensive, and its candidates give a better bound.
     tries_best = count > uint64(TRY_BEST_ABOVE)
-    # Expansion is a large part of the kernel: it is inlined once.
+    # Expansion is a large part of the kernel and inlined once.
     for tries in range(2 if tries_best else 1):
         if tries_best and tries == 0:
             best = _NO_BIT
@@ -186,7 +186,7 @@ def expand(search, scratch, frontier):
         emitted = _emit(
             search, scratch, frontier[:num_sources], num_next, emitted.bound
         )
-        # `next_costs` is `inf` elsewhere: most of the V were not touched.
+        # Reset `next_costs` to `inf`; most of the V are untouched.
         for n in range(num_next):
             scratch.next_costs[scratch.next_tokens[n]] = _INF
     return emitted
@@ -194,14 +194,13 @@ def expand(search, scratch, frontier):
 
 @inlined
 def _emit(search, scratch, frontier, num_next, bound):
-    """Write the candidates of some entries, by the sorted tokens."""
     emitted = Emitted(int64(0), bound)
     if num_next == 0:
         return emitted
     for i in range(len(frontier)):
         credits = max_credits(search, scratch, frontier[i])
         source = Source(frontier[i], i, *credits)
-        # Where the best token is over the bound all are.
+        # If the best token is over the bound, all are.
         best = scratch.next_tokens[0]
         if is_over(search, scratch, source, best, emitted.bound):
             continue
@@ -216,15 +215,14 @@ def _emit(search, scratch, frontier, num_next, bound):
 
 @inlined
 def _any_token(search, scratch, source, num_next, emitted):
-    """Every token that may begin, with a language model over tokens."""
     space, params, entry = search.space, search.params, source.entry
     last_token = space.node_token[entry.node]
     for n in range(num_next):
         token = scratch.next_tokens[n]
         if is_over(search, scratch, source, token, emitted.bound):
-            break  # as are all that follow
+            break  # as are all later ones
         repeated = token == last_token
-        # What boosts pay is known before the model is asked, which takes longer.
+        # Boosts are computed before the model is queried, which takes longer.
         boost_cost, boost = _NO_COST, entry.boost
         if params.boosted:
             boost_cost, boost = step_token(search, entry.boost, token, _NO_COST)
@@ -255,11 +253,11 @@ def _any_token(search, scratch, source, num_next, emitted):
 
 @inlined
 def _walk_trie(search, scratch, source, num_next, emitted):
-    """Tokens inside a word; tokens that end it; separators between words."""
+    """Add tokens within words; tokens that end words; separators between words."""
     params, entry = search.params, source.entry
     credit = float32(params.inside_credit + source.most_inside)
     limit = loosened(emitted.bound, credit)
-    # Nodes from `first_oov` on are not of the trie, which has no children there.
+    # Nodes from `first_oov` on are outside the trie, which has no children there.
     if not search.has_oov or entry.node < search.first_oov:
         for n in range(_find_inside(search.space, scratch, entry, limit, num_next)):
             token = scratch.inside_tokens[n]
@@ -278,21 +276,21 @@ def _walk_trie(search, scratch, source, num_next, emitted):
 
 @inlined
 def _find_inside(space, scratch, entry, limit, num_next):
-    """Fill `inside_tokens` and `inside_nodes` with what is within a limit; how many."""
+    """Fill `inside_tokens` and `inside_nodes` within a limit; return how many."""
     trie, node, separator = space.trie, int64(entry.node), space.separator
     first = int64(trie.node_child_splits[node])
     base, near, count = least_cost(entry), int64(0), int64(0)
-    # Tokens are sorted by cost: those that this entry can pay for are the first ones.
+    # Tokens are sorted by cost: those within the entry's limit come first.
     while near < num_next and float32(base + scratch.ranked_costs[near]) <= limit:
         near += 1
     children = trie.node_child_bits[node]
     bits = children & scratch.ranked_bits[near]
-    # Most entries have no child by any of these: then nothing of it is read.
+    # Most entries have no child by any of these; their children are then not read.
     if space.num_tokens <= 64:
         while bits != _NO_BIT:
             bit = lowest_bit(bits)
             bits ^= bit
-            # The first child follows its parent: one read less from a large array.
+            # The first child follows its parent: saves one read from a large array.
             at, child = first + int64(bits_below(children, bit)), node + 1
             if at > first:
                 child = int64(trie.child_node[at])
@@ -300,11 +298,11 @@ def _find_inside(space, scratch, entry, limit, num_next):
             scratch.inside_nodes[count] = child
             count += 1
     elif bits != _NO_BIT:
-        # Tokens share bits: either the children are gone through, or, where these are
-        # many, the tokens.
+        # Tokens share bits: iterate over the children, or, if these are many, over the
+        # tokens.
         last = int64(trie.node_child_splits[node + 1])
         if last - first <= 2 * near:
-            # No branch here: written always, counted where it is within the limit.
+            # Branch-free: always written, counted if within the limit.
             for at in range(first, last):
                 token = trie.child_token[at]
                 cost = float32(base + scratch.next_costs[token])
@@ -321,7 +319,7 @@ def _find_inside(space, scratch, entry, limit, num_next):
                 scratch.inside_tokens[count] = token
                 scratch.inside_nodes[count] = child
                 count += int64(child >= 0)
-    # A separator between words stays at the root, which is no child of its own.
+    # A separator between words stays at the root, which is not its own child.
     if node == 0 and separator >= 0 and scratch.next_costs[separator] < _INF:
         scratch.inside_tokens[count] = separator
         scratch.inside_nodes[count] = 0
@@ -331,7 +329,7 @@ def _find_inside(space, scratch, entry, limit, num_next):
 
 @inlined
 def find_tokens(blank, bound, scratch):
-    """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many."""
+    """Fill `found_tokens` and `found_costs` up to a bound; return how many."""
     costs, unscaled, blank = scratch.costs, scratch.unscaled, uint64(blank)
     bound, count, num_tokens = min(bound, NO_CUTOFF), _NO_BIT, uint64(len(unscaled))
     if num_tokens <= uint64(FEW_TOKENS):
@@ -340,7 +338,7 @@ def find_tokens(blank, bound, scratch):
             scratch.found_tokens[count], scratch.found_costs[count] = v, unscaled[v]
             count += uint64(costs[v] <= bound) & uint64(v != blank)
         return count
-    # Sixteen are compared at once: of many tokens most are over the bound.
+    # Compares sixteen at once: of many tokens most are over the bound.
     limit, first = splat(bound), _NO_BIT
     while first < num_tokens:
         near = uint64(at_most(load(costs, first), limit))
@@ -355,7 +353,7 @@ def find_tokens(blank, bound, scratch):
 
 @inlined
 def sort_tokens(params, count, scratch):
-    """Fill `next_tokens` with the best of the found tokens, in order; how many."""
+    """Fill `next_tokens` with the best found tokens, in order; return how many."""
     keys, num_found = scratch.keys, int64(count)
     if num_found <= FEW_KEYS and 2 * num_found <= len(keys):
         for i in range(num_found):
@@ -371,15 +369,14 @@ def sort_tokens(params, count, scratch):
 
 @inlined
 def _key_of(scratch, i):
-    """The key of a found token; adding 0 makes 0.0 of -0.0, since keys compare bits."""
+    """Return the key of a token; adding 0 turns -0.0 into 0.0: keys compare bits."""
     cost = float32(scratch.found_costs[i] + _NO_COST)
     return key_of(cost, scratch.found_tokens[i])
 
 
 @inlined
 def _bucket_sort(scratch, count):
-    """Lay keys out by ranges of cost; insertion then moves them within a range."""
-    # Of 200 tokens quicksort took 6 us longer.
+    # For 200 tokens quicksort took 6 us longer.
     costs, ends, keys = scratch.found_costs, scratch.range_ends, scratch.keys
     least, most = costs[0], costs[0]
     for i in range(1, count):

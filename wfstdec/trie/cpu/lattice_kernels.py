@@ -1,15 +1,15 @@
 """Records of arcs for a lattice during the search; `lattice_pack.py` has the rule.
 
     record_frame  before a frame is settled: candidates that lead to surviving entries
-    prune         now and then, and at the end: drops what cannot be part of the lattice
-    gather        after the last one: what is left, with its costs
+    prune         regularly, and at the end: drops arcs that no lattice path has
+    gather        after the last one: the remaining arcs, with their costs
 
 The search expands one phase of an entry where both may do the same. The candidates of
-the phase above it are priced here: they cost no less, so that the expanded candidate
-is there if they count.
+the phase with higher cost are priced here: they cost no less, so that the expanded
+candidate exists if they count.
 
-The extra cost of a state is no less than what it is with every entry of the frontier
-at 0. So dropping early drops nothing that counts.
+The extra cost of a state is no less than with every entry of the frontier at 0. So
+early dropping keeps every arc of the lattice.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ def record_frame(search, scratch, utterance, record, sizes, cutoff):
         new, target = entries[index_of(scratch.keys[r])], record.entries[first + r]
         # The slots of `merge` map candidates to entries; `previous_same` now has the
         # position of those that survive.
-        new.previous_same = r  # entries have no texts here: the field is free
+        new.previous_same = r  # unused otherwise: entries have no texts here
         target.cost = float32(new.cost - best)
         target.lookahead_cost, target.spelling = new.lookahead_cost, new.spelling
         target.state, target.node, target.boost = new.state, new.node, new.boost
@@ -97,16 +97,16 @@ def record_frame(search, scratch, utterance, record, sizes, cutoff):
 
 @inlined
 def _record_arc(search, scratch, utterance, record, num_arcs, q, i, cutoff):
-    """Record candidate `q` of entry `i`, from both phases of its source; how many arcs.
+    """Record candidate `q` of entry `i` from both phases of its source.
 
-    The search expanded the lower-cost phase alone. The other one leads to the same
-    state by the same token.
+    The search expanded only the lower-cost phase. The other one leads to the same state
+    by the same token.
     """
     new, c = scratch.new_entries[i], scratch.candidates[q]
     if new.previous_same < 0:
         return num_arcs
     source, blank = utterance.frontier[c.source], int64(search.space.blank)
-    # Entries of this frame come behind those that are there.
+    # Entries of this frame follow the existing ones.
     to = 2 * (record.counts[arrays.NUM_ENTRIES] + new.previous_same)
     to += int64(c.to_nonblank)
     least = new.nonblank_cost if c.to_nonblank else new.blank_cost
@@ -148,7 +148,7 @@ def _record_arc(search, scratch, utterance, record, num_arcs, q, i, cutoff):
 
 @inlined
 def step_of(search, source, to, token, pron):
-    """The step in which a token begins, and perhaps a pronunciation ends."""
+    """Return the step in which a token begins, and perhaps a pronunciation ends."""
     space, params = search.space, search.params
     if not space.has_lexicon:
         graph_cost, _ = lm_step(space.automaton, 0, source.state, token)
@@ -179,7 +179,6 @@ def step_of(search, source, to, token, pron):
 
 @inlined
 def _end_of(search, source, pron):
-    """The word that ends with a pronunciation at the node of an entry."""
     trie, number = search.space.trie, int64(0)
     if pron < len(trie.pron_word):
         number = int64(pron) - int64(trie.node_pron_splits[source.node])
@@ -192,10 +191,10 @@ def _end_of(search, source, pron):
 
 @jit
 def prune(record, ends):
-    """Drop what cannot be part of the lattice; renumber the rest."""
-    # `ends`: the extra cost of each state of the frontier, float32 [2 F]. Before the
-    # end of the utterance it is 0: each may be on the best path. `record.number` then
-    # has the new numbers of entries.
+    """Drop arcs that cannot be part of the lattice; renumber the rest."""
+    # `ends`: the extra cost of each state of the frontier, float32 [2 F]; 0 before the
+    # end of the utterance, when each may be on the best path. `record.number` then has
+    # the new numbers of entries.
     counts, arcs, limit = record.counts, record.arcs, record.limit
     number, extra = record.number, record.extra
     num_entries, first = counts[arrays.NUM_ENTRIES], counts[arrays.FIRST]
@@ -226,7 +225,7 @@ def prune(record, ends):
 
 @jit
 def gather(search, record, ends):
-    """What is left: the columns of `RecordedArcs`, those of ends last."""
+    """Return the remaining columns of `RecordedArcs`, those of ends last."""
     arcs, entries = record.arcs, record.entries
     num_arcs = record.counts[arrays.NUM_ARCS]
     count = num_arcs + len(ends)

@@ -1,8 +1,8 @@
-"""From candidates to the next frontier: merging, choosing, and the trace.
+"""From candidates to the next frontier: merge, choose, and trace.
 
 merge     candidates within the cutoff become entries, `scratch.new_entries`
 choose    the surviving entries, in order: `scratch.keys`
-settle    makes the new frontier of them, and its trace
+settle    the new frontier and its trace
 """
 
 import numpy as np
@@ -19,25 +19,25 @@ from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.nodes import token_of
 
 LEAST_SLOTS = 64
-"""The table has no fewer slots, if it has been made so large."""
+"""Least number of slots, if the table is that large."""
 MAX_STAMP = (1 << 31) - 1
-"""The largest stamp that fits above an entry's position in a slot."""
+"""Largest stamp that fits above an entry's position in a slot."""
 FEW_KEYS = 128
-"""Up to this number, sorted by counting."""
+"""Up to this number, keys are sorted by counting."""
 _INF = float32(np.inf)
 
 
 @inlined
 def new_table(scratch, most):
-    """Empty the hash table, with room for `most` entries; the stamp of its slots."""
-    # Slots with other stamps count as free. A free one is always left, so that probing
-    # ends: there are twice as many as `most`, or as all of `new_entries`.
+    """Empty the hash table, for up to `most` entries; return the stamp of its slots."""
+    # Slots with other stamps are free. There are twice as many as `most`, or as all of
+    # `new_entries`, so that probing ends at a free one.
     counts = scratch.counts
     if counts[arrays.STAMP] == MAX_STAMP:
         scratch.slots[:] = 0
         counts[arrays.STAMP] = 0
     counts[arrays.STAMP] += 1
-    # No more of the table than these need: the whole of it would not stay in the cache.
+    # Uses only a part of the table, which stays in the cache.
     num_slots = int64(LEAST_SLOTS)
     while num_slots < 2 * most:
         num_slots <<= 1
@@ -47,7 +47,7 @@ def new_table(scratch, most):
 
 @inlined
 def slot_of(scratch, stamp, c, by_text):
-    """The slot of an entry like `c`, taken or free, and the entry there or -1."""
+    """Return the slot of an entry like `c`, and the entry there or -1."""
     slots, entries = scratch.slots, scratch.new_entries
     mask = uint64(scratch.counts[arrays.SLOT_MASK])
     spelt = c.text ^ c.spelling if by_text else c.spelling
@@ -65,9 +65,9 @@ def slot_of(scratch, stamp, c, by_text):
 
 @inlined
 def merge(search, scratch, frontier, num_candidates, cutoff):
-    """Merge what is within the cutoff into `scratch.new_entries`."""
+    """Merge candidates within the cutoff into `scratch.new_entries`."""
     # The frontier's own entries come first, at their positions, then those that tokens
-    # begin. Sums of float32 depend on their order, which is that of sources; of one
+    # begin. Sums of float32 depend on their order, which is that of sources; for one
     # source a blank comes first, then its last token again, then tokens that begin.
     params, entries, keys = search.params, scratch.new_entries, scratch.keys
     count, blank = int64(len(frontier)), scratch.costs[search.space.blank]
@@ -77,7 +77,7 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
         _begin_entry(e, source)
         from_blank = float32(source.blank_cost + blank)
         from_nonblank = float32(source.nonblank_cost + blank)
-        # With "max" only the phase of lower cost repeats, of equal ones the blank.
+        # With "max" only the phase of lower cost repeats; at equal costs the blank.
         if from_blank <= cutoff:
             if params.sums or source.blank_cost <= source.nonblank_cost:
                 e.blank_cost, e.blank_candidate = from_blank, arrays.FROM_BLANK
@@ -128,7 +128,6 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
 
 @inlined
 def _begin_entry(e, key):
-    """An entry that nothing has led to yet."""
     e.state, e.node, e.boost = key.state, key.node, key.boost
     e.text, e.spelling, e.lookahead_cost = key.text, key.spelling, key.lookahead_cost
     e.blank_cost, e.nonblank_cost, e.nonblank_least = _INF, _INF, _INF
@@ -138,7 +137,6 @@ def _begin_entry(e, key):
 
 @inlined
 def _add_again(search, scratch, frontier, i):
-    """Repeat the last token of entry `i`."""
     scratch.new_entries[i].waits = 0
     cost = scratch.again_costs[i]
     _add_nonblank(search, scratch, frontier, i, int64(arrays.FROM_NONBLANK), cost)
@@ -146,12 +144,12 @@ def _add_again(search, scratch, frontier, i):
 
 @inlined
 def _add_nonblank(search, scratch, frontier, i, q, cost):
-    """Candidate `q` leads into the nonblank phase of entry `i`, or `FROM_NONBLANK`."""
+    """Move candidate `q`, or `FROM_NONBLANK`, into the nonblank phase of entry `i`."""
     e = scratch.new_entries[i]
     wins = cost < e.nonblank_least
     if cost == e.nonblank_least:
-        # The order of the sources decides. Two ways from one source are in their order
-        # already: the earlier one stays.
+        # The order of the sources decides. Two candidates of one source are already in
+        # order: the earlier one stays.
         here = _source_of(scratch, i, q)
         there = _source_of(scratch, i, int64(e.nonblank_candidate))
         if here != there:
@@ -169,16 +167,15 @@ def _add_nonblank(search, scratch, frontier, i, q, cost):
 
 @inlined
 def _source_of(scratch, i, q):
-    """Find the entry that candidate `q` of entry `i` came from."""
     return i if q == arrays.FROM_NONBLANK else int64(scratch.candidates[q].source)
 
 
 @inlined
 def choose(search, scratch, count, cutoff):
-    """Put the surviving entries into `scratch.keys`, in order; how many, the cutoff."""
-    # The order is that of re-based costs: rounding may have made some of them equal.
-    # Where all survive, and nothing is summed, only the best one must come first:
-    # equal candidates are told apart by their sources.
+    """Put surviving entries into `scratch.keys`, in order; return count and cutoff."""
+    # The order is that of re-based costs: rounding may have equalised some of them. If
+    # all survive, and nothing is summed, only the best one must come first: equal
+    # candidates are distinguished by their sources.
     lm, params, size = search.space.automaton, search.params, search.params.beam_size
     keys, entries = scratch.keys, scratch.new_entries
     if not params.by_text and count <= size:
@@ -211,8 +208,7 @@ def choose(search, scratch, count, cutoff):
     for r in range(count):
         i = index_of(keys[r])
         keys[r] = key_of(float32(entries[i].cost - best), i)
-    # Equal costs were sorted by the order in which entries came up: their keys decide
-    # instead, as in the reference.
+    # Equal costs were sorted by arrival: now their keys decide, as in the reference.
     for i in range(1, count):
         key = keys[i]
         j = i
@@ -233,7 +229,6 @@ def choose(search, scratch, count, cutoff):
 
 @inlined
 def _drop_phases(scratch, count, cutoff):
-    """Make phases of the first entries that cost more than the cutoff impossible."""
     for r in range(count):
         e = scratch.new_entries[index_of(scratch.keys[r])]
         if e.blank_cost > cutoff:
@@ -244,10 +239,10 @@ def _drop_phases(scratch, count, cutoff):
 
 @inlined
 def settle(search, scratch, utterance, num_entries):
-    """Append the trace of surviving entries, re-base; the next frontier."""
+    """Append the trace of surviving entries and re-base; return the next frontier."""
     trie = search.space.trie
     keys, entries, frontier = scratch.keys, scratch.new_entries, utterance.frontier
-    # Candidates name their sources by position, and the frontier is written over.
+    # Candidates refer to sources by position, and the frontier is overwritten.
     for i in range(utterance.counts[arrays.FRONTIER]):
         scratch.sources[i] = frontier[i]
     best, frames = entries[index_of(keys[0])].cost, utterance.counts[arrays.FRAMES]
@@ -256,8 +251,7 @@ def settle(search, scratch, utterance, num_entries):
         i = index_of(keys[r])
         new, entry = entries[i], frontier[r]
         entry.state, entry.node, entry.boost = new.state, new.node, new.boost
-        # Read in the next frame, from anywhere in large arrays. Nodes that no array has
-        # do no harm.
+        # Read in the next frame, from large arrays. Nodes outside any array do no harm.
         prefetch(search.phrases.rows, uint64(state_of(new.boost)))
         prefetch(trie.node_child_bits, uint64(new.node))
         prefetch(trie.node_child_splits, uint64(new.node))
@@ -301,7 +295,7 @@ def settle(search, scratch, utterance, num_entries):
 
 @inlined
 def is_before(lm, a, b):
-    """Tell whether entry `a` is before `b` at equal costs."""
+    """Return whether entry `a` is before `b` at equal costs."""
     if a.state != b.state:
         return state_order(lm, a.state) < state_order(lm, b.state)
     if a.node != b.node:
@@ -323,7 +317,7 @@ def _choose_texts(params, scratch, count):
         i = index_of(keys[r])
         e = entries[i]
         slot, last = slot_of(scratch, stamp, e, False)
-        # A new place, and all are taken. Texts at known places may still follow.
+        # A new place, but all are taken. Texts at known places may still follow.
         if last < 0 and num_nodes == params.beam_size:
             continue
         blank, nonblank, other = 0, 0, last
@@ -331,8 +325,8 @@ def _choose_texts(params, scratch, count):
             blank += int64(entries[other].blank_cost <= e.blank_cost)
             nonblank += int64(entries[other].nonblank_cost <= e.nonblank_cost)
             other = int64(entries[other].previous_same)
-        # So many texts before it cost no more in this phase, and go wherever it goes:
-        # it cannot be among the best in the end.
+        # `nbest` earlier texts cost no more in this phase and have the same future: it
+        # cannot be among the best in the end.
         if (e.blank_cost == _INF or blank >= params.nbest) and (
             e.nonblank_cost == _INF or nonblank >= params.nbest
         ):

@@ -1,13 +1,13 @@
-"""Nodes of the search: of the lexicon's trie, of the second trie, of open words.
+"""Nodes of the search: in the lexicon's trie, the second trie, and open words.
 
     token = token_of(search, node)
     cost = lookahead_of(search, scratch, state, node, parent)
     for i in range(num_word_ends(search, node)):
         end = word_end(search, scratch, entry, i)           # words that end there
-    credit, state = credit_word(search, boost, end.word)    # and what boosts make of it
+    credit, state = credit_word(search, boost, end.word)    # and their boosts
     cost, boost = pay_step(search, boost, credit, state)
 
-Without a second trie and open words `search.has_oov` is false: all nodes are of the
+Without a second trie and open words `search.has_oov` is false and all nodes are in the
 lexicon's trie.
 """
 
@@ -50,7 +50,7 @@ _NO_COST = float32(0)
 
 @inlined
 def token_of(search, node):
-    """The token that leads to a node; at the root the separator, or -1."""
+    """Return the token that leads to a node; at the root the separator, or -1."""
     if not search.has_oov or node < search.first_oov:
         return int64(search.space.node_token[node])
     if node < search.first_open:
@@ -60,7 +60,7 @@ def token_of(search, node):
 
 @inlined
 def lookahead_of(search, scratch, state, node, parent):
-    """The look-ahead in a state at a node; `parent` is the node before it."""
+    """Return the look-ahead in a state at a node; `parent` is the node before it."""
     space = search.space
     if node == 0:
         return space.lookahead.state_cost[row_of_state(space.automaton, state)]
@@ -73,7 +73,7 @@ def lookahead_of(search, scratch, state, node, parent):
             return oov_lookahead(search.oov, unk_cost, at)
         length = open_length(search.first_open, int64(node), space.num_tokens)
         return spelling_cost(space.open, unk_cost, length)
-    # The same few are needed frame after frame.
+    # The same few are needed in every frame.
     key, cache = _key_of(state, node), scratch.lookahead_cache
     cached = cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
     if cached.key != key:
@@ -96,13 +96,12 @@ def lookahead_of(search, scratch, state, node, parent):
 
 @inlined
 def _key_of(state, node):
-    """The key of a look-ahead in the cache."""
     return (uint64(state) << uint64(32)) | uint64(node)
 
 
 @inlined
 def advance_of(search, node):
-    """Part of a bonus that was credited in advance at a node."""
+    """Return the part of a bonus that was credited in advance at a node."""
     if search.has_oov and search.first_oov <= node < search.first_open:
         at = int64(node) - search.first_oov
         return float32(advance_credit(search.oov, search.params.credit_cap, at))
@@ -111,7 +110,7 @@ def advance_of(search, node):
 
 @inlined
 def node_begun(search, token):
-    """Where a token leads that begins a word of the lexicon, or an open one."""
+    """Return the node of a token that begins a word of the lexicon, or an open one."""
     space = search.space
     child = int64(space.root_child[token])
     if child < 0 and space.open.is_open and space.open.begins[token]:
@@ -121,7 +120,7 @@ def node_begun(search, token):
 
 @inlined
 def oov_begun(search, token):
-    """The node of a token that begins an OOV word."""
+    """Return the node of a token that begins an OOV word."""
     node = int64(-1)
     if search.oov.num_nodes > 0:
         child = int64(search.oov.root_child[token])
@@ -132,7 +131,7 @@ def oov_begun(search, token):
 
 @inlined
 def open_node_behind(search, length, text, token):
-    """The node of an open word of `length` tokens and one more."""
+    """Return the node of an open word of `length` tokens and one more."""
     if length >= MAX_OPEN_TOKENS:
         return Node(int64(-1), _NO_SPELLING)
     spelling = extended(search.space.open.texts, text, token)
@@ -143,7 +142,7 @@ def open_node_behind(search, length, text, token):
 
 @inlined
 def open_beginning(search, entry):
-    """Tokens and text of the open word that an entry may be in; 0 for none."""
+    """Return tokens and text of the open word that an entry may be in; 0 for none."""
     opened, node = search.space.open, int64(entry.node)
     if node < search.first_oov:
         return int64(opened.node_length[node]), opened.node_text[node]
@@ -155,7 +154,7 @@ def open_beginning(search, entry):
 
 @inlined
 def num_word_ends(search, node):
-    """How many words may end at a node that is not the root."""
+    """Return how many words may end at a node that is not the root."""
     splits, at = search.space.trie.node_pron_splits, int64(node)
     if search.has_oov and at >= search.first_open:
         return int64(1)
@@ -170,8 +169,8 @@ def num_word_ends(search, node):
 
 @part
 def _step_cached(automaton, scratch, state, word):
-    """Take a step of a model whose states are the same for all utterances."""
-    # Kept in scratch, if there is any: a word may end in many frames.
+    """Take a step of a model whose states are shared by all utterances."""
+    # Cached in scratch, if there is any: a word may end in many frames.
     if scratch is None:
         return step(automaton, 0, state, word)
     key = _TAKEN | (uint64(state) << uint64(32)) | uint64(word)
@@ -184,7 +183,7 @@ def _step_cached(automaton, scratch, state, word):
 
 @inlined
 def _step_on_demand(table, scratch, state, word):
-    """Take a step of a user's model, whose states are those of one table."""
+    """Take a step of a user's model, whose states belong to one table."""
     return step(table, 0, state, word)
 
 
@@ -193,7 +192,7 @@ _step_word = by_class({Automaton: _step_cached, OnDemandTable: _step_on_demand})
 
 @inlined
 def word_end(search, scratch, entry, number):
-    """Find a word that ends at the node of an entry; `scratch` may be None."""
+    """Return a word that ends at the node of an entry; `scratch` may be None."""
     trie, node = search.space.trie, int64(entry.node)
     if search.has_oov:
         first = int64(0)
@@ -210,7 +209,6 @@ def word_end(search, scratch, entry, number):
 
 @inlined
 def _oov_word_end(search, scratch, entry, number):
-    """An OOV word ends, or an open one."""
     space, oov, node = search.space, search.oov, int64(entry.node)
     automaton = space.automaton
     if search.first_oov <= node < search.first_open:
@@ -236,7 +234,7 @@ def _oov_word_end(search, scratch, entry, number):
 
 @inlined
 def olabel_of(end):
-    """Label in a lattice of a word that ends, if one does; `OPEN` if it has no id."""
+    """Return the lattice label of a word that ends; `OPEN` if it has no id."""
     if end.pron == OPEN_PRON and end.word == 0:
         return int64(OPEN)
     return max(int64(end.label), int64(EPSILON))
@@ -244,7 +242,7 @@ def olabel_of(end):
 
 @inlined
 def credit_word(search, boost, word):
-    """The credit of a word, and the next state of the phrases."""
+    """Return the credit of a word, and the next state of the phrases."""
     phrases, bonus = search.phrases, _NO_COST
     if search.params.has_words:
         bonus = word_bonus(search.words, uint32(word))
@@ -253,20 +251,20 @@ def credit_word(search, boost, word):
 
 @inlined
 def credit_token(phrases, boost, token):
-    """The credit of a token, and the next state of the phrases."""
+    """Return the credit of a token, and the next state of the phrases."""
     return credit(phrases, phrases.of_tokens, state_of(boost), uint32(token), _NO_COST)
 
 
 @inlined
 def pay_step(search, boost, worth, state):
-    """The cost of a step, and the next boost state, int32."""
+    """Return the cost of a step, and the next boost state, int32."""
     paid, boost = pay(boost, state, worth, search.params.instalment)
     return float32(_NO_COST - paid), int32(boost)
 
 
 @inlined
 def step_token(search, boost, token, bonus):
-    """The cost of a token that begins where no word ends, and the next boost state."""
+    """Return the cost of a token where no word ends, and the next boost state."""
     # `bonus` is credited in addition.
     worth, state = credit_token(search.phrases, boost, token)
     return pay_step(search, boost, float32(worth + bonus), state)
@@ -274,7 +272,7 @@ def step_token(search, boost, token, bonus):
 
 @inlined
 def boosts_at_end(search, boost):
-    """The cost of boosts at the end; see `boost.kernels.cost_at_end`."""
+    """Return the cost of boosts at the end; see `boost.kernels.cost_at_end`."""
     return cost_at_end(search.phrases.final_cost, boost, search.params.instalment)
 
 
@@ -289,40 +287,40 @@ class Step(NamedTuple):
 
 @inlined
 def within_beam(params, least):
-    """The cost above which candidates are dropped where the least one costs `least`."""
+    """Return the cutoff of candidates whose least cost is `least`."""
     return min(float32(least + params.beam), NO_CUTOFF)
 
 
 @inlined
 def loosened(bound, credit):
-    """The bound for a cost from which up to `credit` may still be deducted."""
-    # It allows for the rounding of the sums that follow.
+    """Return the bound for a cost that may still be reduced by up to `credit`."""
+    # Allows for rounding in the following sums.
     room = float32(abs(bound) + abs(credit)) * float32(1e-5) + float32(1e-3)
     return float32(float32(bound + credit) + room)
 
 
 @inlined
 def exceeds(cost, credit, bound):
-    """Tell whether a cost is over the running bound, even with a credit deducted."""
+    """Return whether a cost is over the running bound, even with a credit deducted."""
     return cost > loosened(bound, credit)
 
 
 @inlined
 def step_cost(params, before, step):
-    """The cost after a step without its acoustics, added in the reference's order."""
+    """Return the cost after a step, without acoustics, in the reference's order."""
     cost = float32(before + float32(params.lm_scale * step.graph_cost))
     return float32(float32(cost + step.insertion) + step.boost_cost)
 
 
 @inlined
 def least_cost(entry):
-    """The cost of the better phase."""
+    """Return the cost of the better phase."""
     return min(entry.blank_cost, entry.nonblank_cost)
 
 
 @inlined
 def is_over(search, scratch, source, token, bound):
-    """Tell whether a token that begins is over the bound wherever it leads."""
+    """Return whether a token that begins is over the bound at any destination."""
     params = search.params
     cost = float32(least_cost(source.entry) + scratch.costs[token])
     most = max(source.most_inside, source.most_at_end)

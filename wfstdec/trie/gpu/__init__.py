@@ -1,6 +1,6 @@
-"""The trie search on a GPU: its kernels, and the host code that feeds them.
+"""Trie search on a GPU: kernels and their host code.
 
 backend        the search on a device, batches cut to its memory; unsupported options
-batch          utterances in parallel, and sessions: the host ends them
+batch          batches of utterances, and sessions; the host ends both
 layout         records shared with the kernels, `Program`, the search space on a device
 """

@@ -1,4 +1,4 @@
-"""The trie search on a device, of CUDA by CuPy; options that only the CPU supports.
+"""Trie search on a CUDA device by CuPy; options that only the CPU supports.
 
 backend = CudaBackend(space)                      # the current CUDA device
 backend.decode(utterances, options, boosts)       # paths per utterance
@@ -37,10 +37,10 @@ from wfstdec.trie.search_space import SearchSpace
 
 
 def why_not_space(space: SearchSpace) -> str | None:
-    """Why a space is not searched on a device; None where it is."""
+    """Return why a device cannot search a space; None where it can."""
     if isinstance(space.automaton, OnDemandLM):
         return (
-            "a language model that is asked as the search goes, expected one whose "
+            "a language model that is queried during the search, expected one whose "
             "n-grams can be listed, or none"
         )
     if space.open.is_open:
@@ -52,7 +52,7 @@ def why_not_space(space: SearchSpace) -> str | None:
 
 
 def why_not(options: TrieOptions, boosts: CompiledBoosts | None = None) -> str | None:
-    """Why options or boosts are not for a device; None where they are."""
+    """Return why a device does not support options or boosts; None where it does."""
     if options.beam_size > MAX_BEAM_SIZE:
         return f"beam_size={options.beam_size}, expected at most {MAX_BEAM_SIZE}"
     has_texts = options.merge == "sum" or options.nbest > 1
@@ -68,7 +68,6 @@ def why_not(options: TrieOptions, boosts: CompiledBoosts | None = None) -> str |
 
 
 def _refuse(why: str | None, utterance: int | None = None) -> None:
-    """Raise an error if there is a reason."""
     if why is not None:
         error = OptionError(f"backend 'cuda': {why}; use backend='cpu'")
         error.utterance = utterance
@@ -95,13 +94,13 @@ class DeviceBackend(BatchingBackend):
         self.model_bytes = self.device_space.num_bytes
 
     def prepare(self, options: TrieOptions, boosts: CompiledBoosts) -> None:
-        """Lay out boosts for the host; they go to the device with the first batch."""
+        """Lay out boosts for the host; the first batch copies them to the device."""
         self._cpu.prepare(options, boosts)
 
     def start(
         self, options: TrieOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> DeviceSession:
-        """Begin an utterance that comes in chunks."""
+        """Begin an utterance that arrives in chunks."""
         assert not record
         _refuse(why_not(options, boosts))
         return DeviceSession(self.device_space, self._cpu, options, boosts)
@@ -116,7 +115,7 @@ class DeviceBackend(BatchingBackend):
         workers: Workers = ALONE,
         read: Read | None = None,
     ) -> list[Any]:
-        """Decode whole utterances, if all can be decoded on a device."""
+        """Decode whole utterances, if a device supports all of them."""
         for i, one in enumerate(boosts):
             _refuse(why_not(options, one), i)
         return super().decode(utterances, options, boosts, record=record, read=read)
@@ -128,18 +127,18 @@ class DeviceBackend(BatchingBackend):
         lengths: Sequence[int],
         record: bool,
     ) -> DeviceBatch:
-        """Make a batch of whole utterances."""
+        """Create a batch of whole utterances."""
         assert not record
         return DeviceBatch(self.device_space, self._cpu, options, boosts, lengths)
 
     def pool(self, options: TrieOptions) -> ScratchPool:
-        """Scratch of the beam's form."""
+        """Return the scratch for the beam size."""
         return self.device_space.work(options.beam_size).scratch
 
     def utterance_bytes(
         self, num_frames: int | None, options: TrieOptions, record: bool = False
     ) -> int:
-        """Bytes of an utterance, by the beam's form."""
+        """Return bytes of an utterance for the beam size."""
         return utterance_bytes(
             self.device_space.work(options.beam_size).form, num_frames
         )
@@ -152,18 +151,17 @@ class CudaBackend(TakesGpuArrays, DeviceBackend):
         super().__init__(space, device_of)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the space; unpickling puts it on the current device."""
         return backend_for, (self.space,)
 
 
 def backend_for(space: SearchSpace) -> CudaBackend:
-    """The space on the current CUDA device."""
+    """Return the space on the current CUDA device."""
     return CudaBackend(space)
 
 
 def device_of(form: TrieBlockShape) -> CupyDevice:
-    """The current CUDA device, for blocks of a form."""
-    # Their arrays are in its global memory if its shared memory has no room.
+    """Return the current CUDA device, for blocks of a form."""
+    # Their arrays are in global memory if they do not fit in shared memory.
     kernels = program(form.threads)
     limits = load_cupy().cuda.Device().attributes
     room = free_shared(limits, kernels.own_bytes, 1)

@@ -1,4 +1,4 @@
-"""Batches of the trie search on a device, and sessions: the host ends what it advances.
+"""Batches and sessions of the trie search on a device.
 
     batch = DeviceBatch(device_space, cpu, options, boosts)    # one CompiledBoosts each
     batch.advance(chunks)                                      # [T, V] per utterance
@@ -8,9 +8,9 @@
     advance([session, other], [chunk, another])                # one launch for all
     session.look(), session.finish()
 
-Frontier and trace have the records of the CPU's kernels. So endings, n-best, and
-partial results are read by the CPU's own code, from what is downloaded: whole
-utterances together, those in chunks by a `CpuSearch` that never sees a frame.
+Frontier and trace have the records of the CPU's kernels. So endings, n-best lists and
+partial results are read by the CPU's code from downloaded arrays: whole utterances
+together, sessions by a `CpuSearch` that receives no frames.
 """
 
 import contextlib
@@ -45,8 +45,7 @@ from wfstdec.trie.options import TrieOptions
 _Result = TypeVar("_Result")
 _KEPT = {"frontier": ENTRY, "trace": NODE}
 RECORDS = _KEPT | {"backup": ENTRY}
-"""The arrays of an utterance, and what they hold; `backup` only where it comes in
-chunks."""
+"""Arrays of an utterance, and their types; `backup` only for sessions."""
 LAYOUT = BatchLayout(
     utterance=UTTERANCE,
     arrays=RECORDS,
@@ -59,27 +58,26 @@ LAYOUT = BatchLayout(
         GROW_TRACE: Growth("trace", lambda old, entries: 2 * (old + 2 * entries)),
     },
 )
-"""The search's batches."""
 NODES_PER_FRAME = 16
-"""Trace nodes that there is room for at first, a frame."""
+"""Initial capacity in trace nodes per frame."""
 FRAMES_AHEAD = 256
-"""Frames that a trace has room for where their number is unknown."""
+"""Capacity of a trace in frames, if their number is unknown."""
 
 
 def trace_nodes(num_frames: int | None) -> int:
-    """The nodes of a trace at first."""
+    """Return the initial number of trace nodes."""
     return NODES_PER_FRAME * (FRAMES_AHEAD if num_frames is None else num_frames + 1)
 
 
 def utterance_bytes(form: TrieBlockShape, num_frames: int | None) -> int:
-    """Bytes of an utterance."""
-    frontiers = 2 if num_frames is None else 1  # in chunks: the one before is kept
+    """Return bytes of an utterance."""
+    frontiers = 2 if num_frames is None else 1  # sessions keep the previous one
     entries = frontiers * form.entries * ENTRY.itemsize
     return entries + trace_nodes(num_frames) * NODE.itemsize
 
 
 class DeviceBatch(Batch):
-    """Utterances side by side: `advance` any number of times, then `finish`."""
+    """Batch of utterances: `advance` any number of times, then `finish`."""
 
     def __init__(
         self,
@@ -138,7 +136,7 @@ class DeviceBatch(Batch):
 
     @contextlib.contextmanager
     def _states(self, which: np.ndarray) -> Iterator[arrays.EndedStates]:
-        """Download the states of some utterances; they last as long as the context."""
+        """Download the states of some utterances; valid within the context."""
         taken, device = self.utterances[which], self._device
         splits, buffers = np.zeros((len(which) + 1, 2), np.int64), []
         counts = np.zeros((len(which), 8), np.int64)
@@ -172,7 +170,7 @@ class DeviceBatch(Batch):
 
 
 class DeviceSession(DeviceBatch, Session):
-    """Search of an utterance that comes in chunks."""
+    """Search of an utterance that arrives in chunks."""
 
     def __init__(
         self,
@@ -185,11 +183,11 @@ class DeviceSession(DeviceBatch, Session):
         self._search = cpu.start(options, boosts)
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
-        """The best path so far but its first tokens and labels; it can continue."""
+        """Return the best path so far, without its first tokens and labels."""
         return self._on_host(lambda search: search.look(since))
 
     def fold(self) -> None:
-        """Take out of the trace what is settled, and what no entry can reach."""
+        """Remove settled and unreachable nodes from the trace."""
         self._on_host(CpuSearch.settle_trace)
 
     def finish(self) -> list[Path]:  # type: ignore[override]
@@ -199,7 +197,6 @@ class DeviceSession(DeviceBatch, Session):
         return self._search.finish()
 
     def _download_state(self) -> None:
-        """Copy this session's state to the host's search, if it has begun."""
         if not self.utterances[0]["frontier_count"]:
             return
         with self._states(np.arange(1)) as states:
@@ -209,7 +206,7 @@ class DeviceSession(DeviceBatch, Session):
             )
 
     def _on_host(self, work: Callable[[CpuSearch], _Result]) -> _Result:
-        """Let the host work on the search; write back the trace and the frontier."""
+        """Run work on the host's search; write back the trace and the frontier."""
         self._download_state()
         result, state = work(self._search), self._search.state
         if self.utterances[0]["frontier_count"]:

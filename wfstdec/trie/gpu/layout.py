@@ -1,6 +1,6 @@
-"""The records of `kernels/layout.cuh` as NumPy types, the `Program`, the device's data.
+"""Records of `kernels/layout.cuh` as NumPy types, the `Program`, data on the device.
 
-`DeviceSpace` is a search space on a device, with what its batches share.
+`DeviceSpace` is a search space on a device, with the memory shared by its batches.
 """
 
 import functools
@@ -27,31 +27,31 @@ KERNELS = Path(__file__).parent / "kernels"
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, PAUSED = range(5)
 """Values of `UTTERANCE.status` after a launch."""
 PHASES = ("stay", "expand", "merge", "rank", "settle", "other")
-"""The phases of a frame whose times a build for them takes."""
+"""Phases of a frame, timed by kernels compiled for it."""
 MAX_BEAM_SIZE = 256
 """Larger beams run on the CPU only."""
 MAX_SOURCES = (1 << 16) - 1
-"""The order of a candidate has 16 bits for the entry that it comes from."""
+"""The order of a candidate has 16 bits for its source entry."""
 FRAMES_PER_LAUNCH = 2000
-"""Frames of an utterance in a launch at most: it can be cancelled between launches."""
+"""Most frames of an utterance per launch: it can be cancelled between launches."""
 NARROW, WIDE = WARP, 4 * WARP
 """Threads of a block."""
 NARROW_BEAM_SIZE, NARROW_TOKENS = 64, 256
-"""Up to both a warp takes an utterance, above one of them four."""
+"""Up to both, one warp searches an utterance; above, four do."""
 OWN_BYTES, OWN_BYTES_OF_THREAD = 512, 45
-"""Shared memory that the variables of a block take at most, and more by its threads."""
+"""Largest shared memory of a block's variables, and of each thread's, bytes."""
 CANDIDATES_PER_ENTRY, FEWEST_TOKENS = 4, 256
 MAX_WORDS_OF_NODE = (1 << 15) - 4
-"""Words that end at one node: the order of a candidate has no room for more."""
+"""Most words that end at one node: limited by the order of a candidate."""
 
 STRUCTS = read_structs(KERNELS / "layout.cuh", **logprobs.STRUCTS, **boosts.STRUCTS)
-"""The records that host and kernels share, by their names there."""
+"""Records shared by host and kernels, by their names there."""
 ENTRY, NODE, UTTERANCE = STRUCTS["Entry"], STRUCTS["Node"], STRUCTS["Utterance"]
 COUNTS = ("frames", "active", "candidates", "entries", "shared", "spilled")
-"""Sums over frames in `UTTERANCE`: entries gone on from, candidates, entries made,
-frames with their arrays in shared memory, frames that left it."""
+"""Sums over frames in `UTTERANCE`: active entries, candidates, entries built, frames
+with their arrays in shared memory, frames that left it."""
 _U4: np.dtype = np.dtype("u4")
-# The host ends utterances by the CPU's own code: its records are these.
+# The host ends utterances by the CPU's code, so the records must be equal.
 for _ours, _theirs in ((ENTRY, CPU_ENTRY), (NODE, TRACE_NODE)):
     assert _ours.names == _theirs.names and _ours.itemsize == _theirs.itemsize
 
@@ -60,13 +60,13 @@ class TrieBlockShape(NamedTuple):
     """Threads of a block, and the lengths of its arrays in shared memory."""
 
     threads: int
-    entries: int  # of a frontier; 0 where all arrays are in global memory
+    entries: int  # of a frontier; 0 if all arrays are in global memory
     candidates: int  # a power of two
     tokens: int  # that may begin
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of these arrays."""
+        """Size of these arrays in bytes."""
         shared = arrays_of(self.entries, self.candidates, self.tokens)
         return sum(length * dtype.itemsize for _, length, dtype in shared)
 
@@ -84,7 +84,7 @@ def form_for(beam_size: int, num_tokens: int) -> TrieBlockShape:
 def arrays_of(
     entries: int, candidates: int, tokens: int
 ) -> list[tuple[str, int, np.dtype]]:
-    """Name, length and type of the arrays of a block, in their order."""
+    """Return name, length and type of the arrays of a block, in their order."""
     return [
         ("old_entries", entries, ENTRY),
         ("next_entries", entries, ENTRY),
@@ -98,11 +98,11 @@ def arrays_of(
 
 
 class Variant(NamedTuple):
-    """What the kernels of a launch are compiled for."""
+    """Compile-time features of a launch's kernels."""
 
     threads: int = NARROW  # of a block
     logprob_type: int = logprobs.MIXED  # of all chunks, or `MIXED`
-    times: bool = False  # whether the times of phases are taken
+    times: bool = False  # whether phases are timed
 
     @property
     def macros(self) -> Macros:
@@ -113,7 +113,7 @@ class Variant(NamedTuple):
 
 @functools.cache
 def program(threads: int) -> Program:
-    """The kernels of the search in blocks of `threads` threads."""
+    """Return the kernels of the search in blocks of `threads` threads."""
     return Program(
         "advance.cu",
         KERNELS,
@@ -134,7 +134,7 @@ def program(threads: int) -> Program:
 
 
 def task_of(params: SearchParams) -> np.ndarray:
-    """TASK [1] with the options filled in."""
+    """Return TASK [1] with the options filled in."""
     task = np.zeros(1, STRUCTS["Task"])
     task["most_frames"] = FRAMES_PER_LAUNCH
     task["sums"], task["by_text"] = params.sums, params.by_text
@@ -146,15 +146,15 @@ def task_of(params: SearchParams) -> np.ndarray:
 
 
 NARROWER = "lower beam_size or the beam"
-"""The advice where scratch and traces take too much."""
+"""Advice in the error for too little memory."""
 
 FIRST_ENTRIES = 256
-"""Entries of a frontier that scratch has room for at first."""
+"""Initial capacity of a frontier in scratch."""
 FormFor = Callable[[int, int], TrieBlockShape]
 
 
 class Work(NamedTuple):
-    """Blocks of one shape on a device, and scratch of those not running."""
+    """Blocks of one shape on a device, and the scratch of idle ones."""
 
     device: Device
     form: TrieBlockShape
@@ -162,7 +162,7 @@ class Work(NamedTuple):
 
 
 class DeviceSpace:
-    """A search space on a device; what batches share: scratch memory, phrases."""
+    """Search space on a device; batches share scratch memory and phrases."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class DeviceSpace:
         self.num_bytes = self._arrays.num_bytes
 
     def work(self, beam_size: int) -> Work:
-        """Blocks of the form for a beam size; made once."""
+        """Return blocks for a beam size; cached."""
         form = self._form_for(beam_size, self.space.num_tokens)
         if form not in self._works:
             device, counts = self._make(form), partial(_counts, self.space.num_tokens)
@@ -213,7 +213,6 @@ class DeviceSpace:
 
 
 def _counts(num_tokens: int, entries: int) -> dict[str, int]:
-    """Entries, candidates and tokens of a block in global memory."""
     return {
         "entry_capacity": entries,
         "candidate_capacity": CANDIDATES_PER_ENTRY * (1 << (entries - 1).bit_length()),
@@ -222,7 +221,6 @@ def _counts(num_tokens: int, entries: int) -> dict[str, int]:
 
 
 def _lexicon_arrays(space: SearchSpace) -> dict[str, np.ndarray]:
-    """The arrays of LEXICON."""
     trie, lookahead = space.trie, space.lookahead
     integers = {
         "node_child_splits": trie.node_child_splits,

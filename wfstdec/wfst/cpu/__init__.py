@@ -1,1 +1,1 @@
-"""The search on a CPU: numba kernels and what is laid out for them."""
+"""Search on a CPU: numba kernels and their data."""

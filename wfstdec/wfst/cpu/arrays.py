@@ -1,6 +1,6 @@
 """Arrays of the CPU search: the state of an utterance, and scratch memory of a thread.
 
-An entry of the frontier stands for a record of `rows.py`: two states of the packed
+An entry of the frontier represents a record of `rows.py`: two states of the packed
 graph that share a row of arcs, "after a blank" and "after the token", each with its own
 cost (infinite if inactive). Entries keep their positions from frame to frame, so that
 blanks and repeats change costs in place. Of the entries of one row, the first holds the
@@ -21,12 +21,12 @@ from wfstdec.wfst.cpu.rows import RowArrays
 from wfstdec.wfst.options import SearchParams
 
 CANDIDATE = record("f4 cost", "u4 record arc before ended source")
-"""An arc within the beam: cost at its destination; destination record with flags; arc;
-trace node before it; first frame after the token before it; entry that it leaves."""
+"""Arc within the beam: cost at its destination; destination record with flags; arc;
+trace node before it; first frame after the previous token; source entry."""
 NODE = record("u4 before arc frame ended")
 """Trace node of a token arc or epsilon arc: node before it; arc (a position in
-`RowArrays`); frames passed with it; frames passed with the first blank after the token
-before it. A root has no arc, and the number of its tip in place of `before`."""
+`RowArrays`); frames passed with it; frames passed with the first blank after the
+previous token. A root has no arc, and its tip's number in place of `before`."""
 ENTRY = record("f4 cost", "u4 state node arc")
 """Active state of the packed graph: cost and trace node; its entry with flags."""
 EPSILON_ARC = uint32(1 << 31)
@@ -77,7 +77,7 @@ class RowState(NamedTuple):
     ended: np.ndarray  # uint32 [F]: as of a node, of the token before the blank
     chain: np.ndarray  # uint32 [F]: the row's next entry, or that of its slot
     boost: np.ndarray  # uint32 [F]: where boosts have states
-    credit: np.ndarray  # float32 [F]: the most that a step is paid there
+    credit: np.ndarray  # float32 [F]: the most that a step is credited there
     nodes: np.ndarray  # NODE [N]
     progress: np.ndarray  # PROGRESS [1]
     history: Events  # its paths up to the roots of the trace
@@ -94,7 +94,7 @@ class RowScratch(NamedTuple):
     waiting: np.ndarray  # uint32 [F]: entries whose epsilon arcs are pending
     links: np.ndarray  # uint32 [F]: linked lists of these, by rank
     heads: np.ndarray  # uint32 [ranks]
-    winner: np.ndarray  # uint32 [F]: the candidate that made an entry in this frame
+    winner: np.ndarray  # uint32 [F]: the candidate that led to an entry in this frame
     repeats: np.ndarray  # float32 [F]: cost after a repeat of the token
     listed: np.ndarray  # uint32 [F]: entries with an arc that may survive
     live: np.ndarray  # uint64 [F]: the tokens of such arcs
@@ -108,7 +108,7 @@ class RowScratch(NamedTuple):
     keys: np.ndarray  # uint64 [2 F]
     bins: np.ndarray  # uint32 [1024]
     costs: np.ndarray  # float32 [V and more]: of tokens, infinite from V on
-    begun: np.ndarray  # float32 [V and more]: less the credit for beginning a phrase
+    begun: np.ndarray  # float32 [V and more]: minus the credit for beginning a phrase
     classes: np.ndarray  # float32 [64]: the least of tokens, modulo 64
     begun_classes: np.ndarray  # float32 [64]: that of `begun`
     live_sets: np.ndarray  # uint64 [3 LEVELS]: tokens, modulo 64, that can survive
@@ -122,7 +122,7 @@ class Search(NamedTuple):
     words: ListedWords
     phrases: Any  # `PhraseRows`, or None if boosts have no states
     oov: Any  # `RowOverlay`, or None without OOV words
-    rule: Rule  # how its paths are read
+    rule: Rule  # for reading its paths
     scratch: RowScratch
     state: RowState
     record: Any = None  # `LatticeRecord`, or None without a lattice
@@ -144,8 +144,8 @@ OF_STATE = record(
 OF_ENTRIES = record("u4 waiting links winner listed", "f4 repeats", "u8 live")
 OF_CANDIDATES = record("u4 goals at of", "u1 by")
 OF_ENDS = record("u4 end_boosts", "u8 keys")
-"""Arrays with an element per entry of a state, per entry, per candidate, two per entry
-of scratch; `candidates` and `ends` are others."""
+"""Arrays with one element per entry of a state; per entry, per candidate, and two per
+entry, of scratch. `candidates` and `ends` come in addition."""
 
 
 def new_state(entries: int, nodes: int) -> RowState:
@@ -190,17 +190,15 @@ def twice(array: np.ndarray) -> np.ndarray:
 
 
 class _Spread:
-    """Allocator with staggered start addresses: equal ones compete for cache sets."""
+    """Allocator with staggered addresses: equal ones compete for cache sets."""
 
     def __init__(self) -> None:
         self._turn = 0
 
     def zeros(self, size: int, kind: np.dtype | type) -> np.ndarray:
-        """Allocate `size` elements, padded by a vector."""
         self._turn += 1
         skipped = self._turn * 11 % 61 * 64 // np.dtype(kind).itemsize
         return np.zeros(size + skipped + LANES, kind)[skipped:]
 
     def all_of(self, fields: np.dtype, size: int) -> dict[str, Any]:
-        """Allocate an array of `size` elements for each field of a record."""
         return {name: self.zeros(size, fields[name]) for name in fields.names or ()}

@@ -86,7 +86,7 @@ class CpuBackend(HostBackend):
             return rows.decode(utterances, rows.inputs_of(options, boosts), pace)
 
     def kind_of(self, search: CpuSearch) -> Any:
-        """The type of a search's inputs."""
+        """Return the type of a search's inputs."""
         return search.kind
 
     def advance_group(
@@ -96,7 +96,7 @@ class CpuBackend(HostBackend):
         names: Sequence[int | str],
         pace: CallBudget,
     ) -> None:
-        """Pass searches of one kind through a chunk each; most in one call."""
+        """Advance searches of one kind by a chunk each, most of them in one call."""
         fits = [
             search.record is None and 0 < len(chunk) and search.has_room(len(chunk))
             for search, chunk in zip(searches, chunks, strict=True)
@@ -132,7 +132,7 @@ class RowSearch:
         )
 
     def inputs_of(self, options: WfstOptions, boosts: CompiledBoosts) -> Handle[Inputs]:
-        """Inputs of a search; those of each list without OOV words are kept."""
+        """Return inputs of a search; cached for lists without OOV words."""
         params = search_params(options, bool(boosts.words))
         known, oov = self._inputs.of(boosts), None
         if boosts.oov is None and params in known:
@@ -148,7 +148,7 @@ class RowSearch:
         if oov is not None:
             of_list = *of_list[:3], self._rule._replace(oov=oov.arcs)
         inputs = Handle(Inputs(self._handle, _laid_out(params), *of_list))
-        if oov is None:  # an overlay has slots that one search writes to
+        if oov is None:  # one search writes to an overlay's slots
             known.clear()
             known[params] = inputs
         return inputs

@@ -2,10 +2,10 @@
 
     credit, boost = step(search, boost, label, position, arc, has_word)
 
-Boosts have states where there are phrases, or bonuses above an instalment. A token arc
+Boosts have states if there are phrases, or bonuses above an instalment. A token arc
 advances phrases of tokens; an arc with a word advances phrases of words and pays
 deferred credit; blanks and repeats do neither. In the initial boost state most arcs
-change nothing: `may_step` finds those that may.
+change nothing: `may_step` selects those that may.
 
 Costs are added in the order of `tests/reference`. A bound used in place of a cost is
 never larger: float addition is monotone, so that pruning by the bound is exact.
@@ -36,7 +36,7 @@ _NO_LABEL = uint32(0)
 
 @inlined
 def begin_credit(phrases, token):
-    """Credit for beginning a phrase with a token, in the initial state; at least 0."""
+    """Return the credit for beginning a phrase with a token; at least 0."""
     if not phrases.of_tokens:
         return float32(0)
     step = phrases.dense[uint64(phrases.rows[0].dense) + uint64(FIRST_TOKEN) + token]
@@ -45,7 +45,7 @@ def begin_credit(phrases, token):
 
 @inlined
 def bonus_at(rows, words, position, arc):
-    """Bonus of the word on an arc of the packed graph, or 0."""
+    """Return the bonus of the word on an arc of the packed graph, or 0."""
     # `position`: of the arc among those of rows and, after them, epsilon arcs.
     if boost_window(words, position) & BIT == NO_BITS:
         return float32(0)
@@ -54,13 +54,13 @@ def bonus_at(rows, words, position, arc):
 
 @inlined
 def tokens_of(labels):
-    """Tokens of a set of labels, both modulo 64."""
+    """Return tokens of a set of labels, both modulo 64."""
     return labels >> _TOKENS | labels << (uint64(64) - _TOKENS)
 
 
 @inlined
 def may_step(search, boost, label, position, has_word):
-    """Tell whether an arc may change a boost state or pay credit; as `step`."""
+    """Return whether an arc may change a boost state or pay credit; see `step`."""
     words, phrases = search.words, search.phrases
     if boost != phrases.initial:
         return True
@@ -72,9 +72,9 @@ def may_step(search, boost, label, position, has_word):
 
 @inlined
 def step(search, boost, label, position, arc, has_word):
-    """Advance a boost state by an arc: (credit in nats, float32; the next boost state).
+    """Advance a boost state by an arc: (credit in nats, float32; next boost state).
 
-    `label`: of the arc's token, 0 on an epsilon arc. `position`: as of `bonus_at`.
+    `label`: of the arc's token, 0 on an epsilon arc. `position`: as in `bonus_at`.
     `arc`: its packed number.
     """
     rows, params, words = search.rows, search.params, search.words
@@ -99,7 +99,7 @@ _REPEAT = uint32(REPEAT)
 
 @inlined
 def bonus_of(params, words, arc):
-    """Bonus of the word on an arc, or 0."""
+    """Return the bonus of the word on an arc, or 0."""
     if params.has_words:
         if arc.ilabel & _WORD:
             return word_bonus(words, arc.olabel)
@@ -108,19 +108,19 @@ def bonus_of(params, words, arc):
 
 @inlined
 def top_bonus(params, words):
-    """Largest bonus of a word, if boosts have no states."""
+    """Return the largest bonus of a word, if boosts have no states."""
     return words.top_bonus if params.has_words else float32(0)
 
 
 @inlined
 def max_insertion_credit(params):
-    """Largest reduction of the cost by a word insertion, at least 0."""
+    """Return the largest reduction of the cost by a word insertion, at least 0."""
     return max(float32(0), float32(-params.word_insertion))
 
 
 @inlined
 def add_graph_and_insertion(params, cost, arc):
-    """(cost + graph) + word_insertion."""
+    """Return (cost + graph) + word_insertion."""
     total = float32(cost + float32(params.lm_scale * arc.cost))
     if params.has_insertion:
         if arc.ilabel & _WORD:
@@ -130,7 +130,7 @@ def add_graph_and_insertion(params, cost, arc):
 
 @inlined
 def most_credited(search, boost):
-    """Upper bound of the credit of an arc from a boost state."""
+    """Return the upper bound of the credit of an arc from a boost state."""
     worth = float32(
         search.words.top_bonus + kernels.most_credited(search.phrases, boost)
     )
@@ -153,6 +153,6 @@ def step_oov(search, arc, boost, bonus):
         label = token
     steps, worth = label != _NO_LABEL, bonus_of(params, search.words, arc)
     if label >= phrases.num_labels:
-        label = _NO_LABEL  # which is in no phrase
+        label = _NO_LABEL  # in no phrase
     worth, state = kernels.credit(phrases, steps, state_of(boost), label, worth)
     return pay(boost, state, float32(worth + bonus), params.instalment)

@@ -1,11 +1,11 @@
 """Entries of the frontier: lookup, insertion, compaction.
 
-`slots` has an element per row and is never cleared: the entry that it names shows
+`slots` has an element per row and is never cleared: the entry at that position shows
 whether it belongs to the record or row. Entries of a row that several records share
-form a chain in order of insertion; open vocabularies have chains of thousands, whose
-entries `exact` finds by record, and `tails` their ends. `hashed` does the same as
-`slots` by (row, boost state) for entries whose boost state is not the initial one;
-entries of a slot form a chain.
+form a chain in order of insertion. Open vocabularies have chains of thousands; `exact`
+maps their records to entries, and `tails` has their ends. `hashed` does the same as
+`slots` by (row, boost state) for entries outside the initial boost state; entries of a
+slot form a chain.
 """
 
 import numpy as np
@@ -32,7 +32,6 @@ from wfstdec.wfst.cpu.rows import ADDED, RECORDS, SHARED
 
 _NO_FLAG = uint32(0)
 NO_ENTRY = uint64(NONE)
-"""No entry."""
 _INF = float32(np.inf)
 _FIRST_TOKEN = uint64(ilabel_of(0))
 _ALL = uint32(0xFFFF)
@@ -41,18 +40,18 @@ NO_BOOST = uint32(0)
 """Boost state if boosts have no states."""
 _ZERO, _ONE = uint64(0), uint64(1)
 _FEW = uint64(8)
-"""Steps in a chain before `exact` is asked."""
+"""Steps in a chain before `exact` is used."""
 
 
 @inlined
 def room_in(array):
-    """Capacity in entries, without the padding of a vector."""
+    """Return the capacity in entries, without the padding of a vector."""
     return uint64(len(array)) - STEP
 
 
 @inlined
 def row_of(rows, oov, record):
-    """Row of an entry's record; nodes of an overlay follow the graph's rows."""
+    """Return an entry's row; nodes of an overlay follow the graph's rows."""
     u = uint64(record & RECORDS)
     if oov is not None and record & ADDED != _NO_FLAG:
         return rows.num_rows + u
@@ -61,7 +60,7 @@ def row_of(rows, oov, record):
 
 @inlined
 def state_after_blank(rows, oov, record):
-    """Packed state after a blank in the row of a record."""
+    """Return the packed state after a blank in the row of a record."""
     if oov is not None and record & ADDED != _NO_FLAG:
         u = uint32(record & RECORDS)
         return uint32(oov.first_state + u * oov.per_record + uint32(1))
@@ -70,7 +69,7 @@ def state_after_blank(rows, oov, record):
 
 @inlined
 def state_after_token(rows, oov, record):
-    """Packed state after the token of a record."""
+    """Return the packed state after the token of a record."""
     if oov is not None and record & ADDED != _NO_FLAG:
         u = uint32(record & RECORDS)
         return uint32(oov.first_state + u * oov.per_record)
@@ -79,7 +78,7 @@ def state_after_token(rows, oov, record):
 
 @inlined
 def arc_at(rows, oov, a):
-    """Packed number of token arc `a`; arcs of an overlay follow the graph's."""
+    """Return the packed number of token arc `a`; the overlay's follow the graph's."""
     if oov is not None and a >= uint32(len(rows.arcs)):
         return uint32(oov.first_arc + (a - uint32(len(rows.arcs))))
     return rows.arc[uint64(a)]
@@ -87,7 +86,7 @@ def arc_at(rows, oov, a):
 
 @inlined
 def epsilon_at(rows, oov, e):
-    """Packed number of epsilon arc `e`; arcs of an overlay follow the graph's."""
+    """Return the packed number of epsilon arc `e`; the overlay's follow the graph's."""
     if oov is not None and e >= uint64(len(rows.epsilons)):
         return uint32(oov.first_arc + uint32(e - uint64(len(rows.epsilons))))
     return rows.epsilon_arc[e]
@@ -95,7 +94,7 @@ def epsilon_at(rows, oov, e):
 
 @inlined
 def acoustic_cost(rows, params, logprobs, t, token):
-    """Unscaled cost of a token or the blank in frame `t`."""
+    """Return the unscaled cost of a token or the blank in frame `t`."""
     logprob = logprobs[t, token]
     if uint64(token) == rows.blank:
         logprob = penalised(params.pricing, logprob)
@@ -104,7 +103,7 @@ def acoustic_cost(rows, params, logprobs, t, token):
 
 @inlined
 def rank_of(rows, oov, record):
-    """Epsilon rank of a record; 0 in an overlay."""
+    """Return the epsilon rank of a record; 0 in an overlay."""
     if oov is not None and record & ADDED != _NO_FLAG:
         return _ZERO
     return uint64(rows.records[uint64(record & RECORDS)].rank)
@@ -112,7 +111,7 @@ def rank_of(rows, oov, record):
 
 @inlined
 def epsilons_of(rows, oov, record):
-    """Range of a record's epsilon arcs, as numbered by `epsilon_at`."""
+    """Return the range of a record's epsilon arcs, as numbered by `epsilon_at`."""
     # Overlays have some only where rows are `plain`.
     u = uint64(record & RECORDS)
     if oov is not None and record & ADDED != _NO_FLAG:
@@ -123,7 +122,7 @@ def epsilons_of(rows, oov, record):
 
 @inlined
 def token_at(rows, oov, a):
-    """Token of arc `a`, numbered as by `arc_at`."""
+    """Return the token of arc `a`, numbered as by `arc_at`."""
     if oov is not None and a >= uint32(len(rows.arcs)):
         label = oov.arcs[uint64(a) - uint64(len(rows.arcs))].ilabel & LABEL
         return uint64(label) - _FIRST_TOKEN
@@ -132,7 +131,7 @@ def token_at(rows, oov, a):
 
 @inlined
 def leaving_cost(rows, state, i):
-    """Lowest cost from which the arcs of an entry's row leave."""
+    """Return the lowest cost from which the arcs of an entry's row leave."""
     if rows.has_hubs:
         return state.blank[i]
     return min(state.blank[i], state.token[i])
@@ -161,7 +160,6 @@ def find(search, n, record, boost, of_row):
 
 @inlined
 def _find_boosted(search, n, record, boost, of_row):
-    """Find an entry whose boost state is not the initial one."""
     phrases, oov = search.phrases, search.oov
     rows, scratch, state = search.rows, search.scratch, search.state
     slot = _slot_of(row_of(rows, oov, record), boost)
@@ -182,7 +180,6 @@ def _find_boosted(search, n, record, boost, of_row):
 
 @inlined
 def _slot_of(row, boost):
-    """Slot of a row and a boost state."""
     mixed = uint32(row) ^ uint32(boost * uint32(0x9E3779B1))
     mixed ^= mixed >> uint32(15)
     return uint64(mixed & _SLOTS)
@@ -190,7 +187,7 @@ def _slot_of(row, boost):
 
 @inlined
 def first_of(search, i):
-    """First entry of the row and boost state of entry `i`; its row is shared."""
+    """Return first entry of the row and boost state of entry `i`; its row is shared."""
     phrases, oov = search.phrases, search.oov
     rows, scratch, state = search.rows, search.scratch, search.state
     row = row_of(rows, oov, state.record[i])
@@ -210,7 +207,7 @@ def first_of(search, i):
 
 @inlined
 def is_beside(search, first, i):
-    """Tell whether entry `i` of a chain has the row and boost state of `first`."""
+    """Return whether entry `i` of a chain has the row and boost state of `first`."""
     rows, oov, state = search.rows, search.oov, search.state
     if search.phrases is None:
         return True
@@ -222,7 +219,6 @@ def is_beside(search, first, i):
 
 @inlined
 def _find_shared(search, n, record, of_row):
-    """Find an entry of a shared row."""
     phrases, oov = search.phrases, search.oov
     rows, scratch, state = search.rows, search.scratch, search.state
     row = row_of(rows, oov, record)
@@ -250,7 +246,7 @@ def _find_shared(search, n, record, of_row):
 
 @inlined
 def insert(search, n, record, boost, after):
-    """Insert entry `n` of a record, after entry `after` of its chain; the new count."""
+    """Insert entry `n` of a record after `after` in its chain; return the count."""
     rows, params, state = search.rows, search.params, search.state
     phrases, oov, u = search.phrases, search.oov, uint64(record & RECORDS)
     of_graph = True
@@ -278,7 +274,7 @@ def insert(search, n, record, boost, after):
 
 @inlined
 def register(search, n, record, boost, after):
-    """Make entry `n` known to `find`."""
+    """Enter entry `n` into the tables of `find`."""
     phrases, oov = search.phrases, search.oov
     rows, scratch, state = search.rows, search.scratch, search.state
     if phrases is not None and boost != phrases.initial:
@@ -317,13 +313,12 @@ def clear_behind(state, n):
 
 @inlined
 def _move(array, i, kept, alive):
-    """Move the sixteen elements from `i` on that are alive to `kept` and on."""
     store_some(array, kept, load(array, i), alive)
 
 
 @inlined
 def compact(search, n):
-    """Remove entries without an active state; the new count."""
+    """Remove entries without an active state; return the count."""
     phrases, state, kept, i = search.phrases, search.state, _ZERO, _ZERO
     clear_behind(state, n)
     while i < n:
@@ -355,8 +350,8 @@ def compact(search, n):
 
 @part
 def spread(search):
-    """Write the active states of the packed graph to `scratch.ends`; their number."""
-    # `arc` is the entry, flagged where it is the state after the token.
+    """Write the active packed states to `scratch.ends`; return their number."""
+    # `arc` is the entry, flagged if it is the state after the token.
     rows, oov, scratch, state = search.rows, search.oov, search.scratch, search.state
     count, best = _ZERO, state.progress[0].best
     for i in range(uint64(state.progress[0].entries)):

@@ -67,7 +67,7 @@ _ROUNDING = float32(4e-6)
 
 
 class ArcStep(NamedTuple):
-    """A token arc to follow."""
+    """Token arc to follow."""
 
     entry: np.uint64
     arc: np.uint32
@@ -79,29 +79,28 @@ class Bounds(NamedTuple):
     """Bounds of the arcs of a frame, float32."""
 
     beam: np.float32
-    slack: np.float32  # how far rounding may lift a sum of costs above the cutoff
+    slack: np.float32  # largest rounding error of a sum of costs at the cutoff
     bonus: np.float32  # additional slack for boosted words
-    cheapest: np.float32  # the least cost of a token
-    begins: np.float32  # the same, less the credit for beginning a phrase
+    cheapest: np.float32  # least token cost
+    begins: np.float32  # the same minus the credit for beginning a phrase
 
 
 @inlined
 def expand(search, lowest):
-    """Write the arcs within the beam to `scratch.candidates`."""
-    # Sets the lowest cost and the cutoff of the frame. `lowest`: lowest cost of what
-    # advances in place.
+    """Write the arcs within the beam to `scratch.candidates`; set the cutoff."""
+    # `lowest`: lowest cost of the states that advance in place.
     # Returns (OK or the array to grow, number of candidates).
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
     phrases, oov = search.phrases, search.oov
     n, beam = uint64(state.progress[0].entries), state.progress[0].beam
-    if rows.plain:  # nothing advances in place, so there is no bound yet
+    if rows.plain:  # no state advances in place, so there is no bound yet
         lowest = _least_from_best(search, n)
     c0, c1, c2, c3 = _least_of_classes(scratch.costs)
     cheapest = least_of(least(least(c0, c1), least(c2, c3)))
 
-    # An arc can survive only if the costs of its entry and token are below this limit:
-    # arcs count as the cheapest that leaves any entry, and the slack covers rounding.
+    # An arc can survive only if the costs of its entry and token are below this limit.
+    # Arcs count as the cheapest that leaves any entry; the slack covers rounding.
     cutoff = min(float32(lowest + beam), NO_CUTOFF)
     least_arc = min(_least_left(rows, state, n), NO_CUTOFF)
     credit = max_insertion_credit(params)
@@ -115,7 +114,7 @@ def expand(search, lowest):
     bits = _at_most(c0, c1, c2, c3, min(float32(limit + bonus), NO_CUTOFF))
     status, made = OK, _ZERO
     if oov is not None:
-        # First the arcs of OOV words, since the best may be one of them.
+        # OOV words first: the best arc may be one of theirs.
         made, lowest, fits = expand_oov(search, made, lowest, beam, False)
         status = OK if fits else GROW_CANDIDATES
     if status == OK and bits != _ZERO:
@@ -157,7 +156,7 @@ def expand(search, lowest):
 
 @part
 def _least_from_best(search, n):
-    """Lowest cost that arcs of the best entry reach: a first bound of the frame."""
+    """Return the lowest cost after the best entry's arcs: a first bound."""
     rows, state = search.rows, search.state
     lowest, frame = _INF, uint32(state.progress[0].frames + 1)
     for i in range(n):
@@ -177,7 +176,6 @@ def _least_from_best(search, n):
 
 @inlined
 def _at_most(c0, c1, c2, c3, limit):
-    """Classes of tokens (modulo 64) with costs of at most a limit, as bits."""
     limits = splat(limit)
     low = uint64(at_most(c0, limits)) | uint64(at_most(c1, limits)) << STEP
     high = uint64(at_most(c2, limits)) | uint64(at_most(c3, limits)) << STEP
@@ -186,7 +184,7 @@ def _at_most(c0, c1, c2, c3, limit):
 
 @inlined
 def _least_of_classes(costs):
-    """Lowest cost of each class of tokens; with V <= 64 of each token."""
+    """Return the lowest cost of each class of tokens; with V <= 64 of each token."""
     c0, c1 = load(costs, _ZERO), load(costs, STEP)
     c2, c3 = load(costs, uint64(2) * STEP), load(costs, uint64(3) * STEP)
     v = _CLASSES
@@ -200,7 +198,6 @@ def _least_of_classes(costs):
 
 @inlined
 def _store_classes(classes, c0, c1, c2, c3):
-    """Fill `classes`, float32 [64]."""
     store(classes, _ZERO, c0)
     store(classes, STEP, c1)
     store(classes, uint64(2) * STEP, c2)
@@ -210,8 +207,8 @@ def _store_classes(classes, c0, c1, c2, c3):
 @inlined
 def _fill_live_sets(scratch, classes, bits, limit, beam, first):
     """Fill the sets of tokens that can survive from each level, from set `first` on."""
-    # `classes`: costs of the tokens `bits` (modulo 64). A level stands for its lowest
-    # cost, so that a set may be too large, never too small.
+    # `classes`: costs of the tokens `bits` (modulo 64). A level is represented by its
+    # lowest cost, so that a set may be too large, never too small.
     sets = scratch.live_sets
     per_nat, top = _levels_per_nat(beam), float32(LEVELS - 1)
     for q in range(uint64(LEVELS)):
@@ -229,13 +226,12 @@ def _fill_live_sets(scratch, classes, bits, limit, beam, first):
 
 @inlined
 def _levels_per_nat(beam):
-    """Levels per nat."""
     return float32(LEVELS) / min(max(beam, float32(1e-3)), NO_CUTOFF)
 
 
 @inlined
 def _list_entries(search, n, least_arc, beam):
-    """List entries with an arc that may survive, and its tokens; their number."""
+    """List entries with arcs that may survive, and their tokens; return the count."""
     # The second half of the sets applies to arcs with a bonus.
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
@@ -244,7 +240,7 @@ def _list_entries(search, n, least_arc, beam):
     while base < n:
         costs = _leaving_costs(rows, state, base)
         levels = _levels_of(costs, state, base, least_arc, per_nat)
-        # Of the nodes of an overlay, `labels` is 0.
+        # Nodes of an overlay have 0 in `labels`.
         labels, possible = load(state.labels, base), below(costs, splat(_INF))
         lives = both(labels, look_up(sets, _ZERO, levels))
         if params.has_words:
@@ -277,14 +273,12 @@ def _list_entries(search, n, least_arc, beam):
 
 @inlined
 def _leaving_costs(rows, state, i):
-    """Lowest cost from which the arcs of sixteen entries' rows leave."""
     costs = load(state.blank, i)
     return costs if rows.has_hubs else least(costs, load(state.token, i))
 
 
 @inlined
 def _least_left(rows, state, n):
-    """The least cost of an entry with its row's cheapest arc."""
     lowest, i = splat(_INF), _ZERO
     while i < n:
         cost = add(_leaving_costs(rows, state, i), load(state.least, i))
@@ -295,7 +289,6 @@ def _least_left(rows, state, n):
 
 @inlined
 def _levels_of(costs, state, i, least_arc, per_nat):
-    """Levels of sixteen entries, as `_level_of`, not rounded down."""
     above = subtract(add(costs, load(state.least, i)), splat(least_arc))
     levels = most(multiply(above, splat(per_nat)), splat(float32(0)))
     return least(levels, splat(float32(LEVELS - 1)))
@@ -303,7 +296,7 @@ def _levels_of(costs, state, i, least_arc, per_nat):
 
 @inlined
 def _list_boosted(search, n, least_arc, beam):
-    """The same where boosts have states: one function for both is slower."""
+    """Do as `_list_entries` with boost states; one function for both is slower."""
     rows, words = search.rows, search.words
     scratch, state = search.scratch, search.state
     phrases, oov = search.phrases, search.oov
@@ -346,7 +339,7 @@ def _list_boosted(search, n, least_arc, beam):
 
 @inlined
 def _credited_tokens(phrases, boost, hot):
-    """Tokens (modulo 64) with which an entry in a boost state may receive credit."""
+    """Return tokens (modulo 64) that may give credit to an entry in a boost state."""
     if phrases.of_tokens and deferred_of(boost) == uint32(0) and not hot:
         return tokens_of(phrases.credited[uint64(state_of(boost))])
     return ~_ZERO
@@ -354,14 +347,14 @@ def _credited_tokens(phrases, boost, hot):
 
 @inlined
 def _level_of(cost, least_of_row, least_arc, per_nat):
-    """Level of an entry: how far its cheapest arc is above the cheapest of all."""
+    """Return an entry's level: its cheapest arc relative to the cheapest of all."""
     level = float32(float32(cost + least_of_row) - least_arc) * per_nat
     return uint64(int32(min(max(level, float32(0)), float32(LEVELS - 1))))
 
 
 @inlined
 def _hot_tokens(words, labels, first, among):
-    """Those among `among` whose arcs of the row have a boosted word."""
+    """Return those tokens of `among` whose arcs of the row have a boosted word."""
     hot, tokens = boost_window(words, first), _ZERO
     if hot != _ZERO:
         while among != _ZERO:
@@ -374,7 +367,6 @@ def _hot_tokens(words, labels, first, among):
 
 @inlined
 def _follow_by_token(search, listed, made, lowest, beam):
-    """Follow arcs by token: prefetch all, then follow."""
     # Returns (OK or the array to grow, number of candidates, lowest cost).
     rows, scratch, state = search.rows, search.scratch, search.state
     found, room = _ZERO, uint64(len(scratch.at))
@@ -401,7 +393,6 @@ def _follow_by_token(search, listed, made, lowest, beam):
 
 @inlined
 def _follow_by_cost(search, listed, made, lowest, bounds):
-    """Follow arcs in order of cost, those of entries near the best first."""
     # Returns (OK or the array to grow, number of candidates, lowest cost).
     beam = bounds.beam
     rows, params, words = search.rows, search.params, search.words
@@ -458,7 +449,6 @@ def _price_begun(phrases, scratch, num_tokens):
 
 @inlined
 def _list_arcs(search, i, one, limit, bounds):
-    """Write the arcs of a row that may survive to `scratch.at`; their number."""
     # `one`: the entry's record. `limit`: of arc cost plus token cost, before credit.
     rows, params, words = search.rows, search.params, search.words
     phrases, scratch, state = search.phrases, search.scratch, search.state
@@ -484,7 +474,7 @@ def _list_arcs(search, i, one, limit, bounds):
 
 @inlined
 def _follow_within(search, step_of, made, lowest, beam):
-    """Follow an arc; number of candidates and lowest cost, with it if in the beam."""
+    """Follow an arc; return number of candidates and lowest cost, updated."""
     reached = _follow(search, step_of, made, min(float32(lowest + beam), NO_CUTOFF))
     lowest = min(lowest, reached)
     return made + uint64(reached <= min(float32(lowest + beam), NO_CUTOFF)), lowest
@@ -492,11 +482,10 @@ def _follow_within(search, step_of, made, lowest, beam):
 
 @inlined
 def _follow(search, step_of, made, cutoff):
-    """Write an arc as candidate `made`; its cost."""
+    """Write an arc as candidate `made`; return its cost, infinite if pruned."""
     # The source is the state after a blank or after the token, whichever is lower; a
-    # tie goes to the lower state number. Both sums are formed, since they round
-    # differently. Returns infinity where even the largest credit would leave the cost
-    # above the cutoff.
+    # tie goes to the lower state number. Both sums are computed, since they round
+    # differently.
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
     phrases, record = search.phrases, search.record

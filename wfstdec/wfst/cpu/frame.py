@@ -1,14 +1,14 @@
-"""The CPU search of a WFST: one frame of one utterance, read from top to bottom.
+"""One frame of the CPU search of a WFST.
 
     for each frame:   prune      by beam, max_active; subtract the best cost
                       expand     token arcs within the beam: candidates
                       advance    blanks and repeats, in place, sixteen entries at a time
                       recombine  candidates to entries: the best path of each state
                       close      epsilon arcs, in rank order
-                      settle     best cost; remove dead entries now and then
+                      settle     best cost; remove dead entries if there are many
 
 `tests/reference/wfst_reference.py` is the specification, on the packed graph: results
-are equal bit for bit. A blank or repeat makes no candidate and no trace node; about
+are equal bit for bit. A blank or repeat creates no candidate and no trace node; about
 three of four surviving arcs of the packed graph are blanks or repeats. A tie goes to
 the arc that comes first in the packed graph.
 
@@ -93,13 +93,12 @@ def restart(state):
 
 @kernel
 def advance(search, logprobs, first):
-    """Search the frames `first` and on of a chunk."""
-    # Returns (status, frame): OK and T, or the array to grow and the frame to resume
-    # at.
+    """Search a chunk's frames from `first` on."""
+    # Returns (OK, T), or (array to grow, frame to resume at).
     rows, params, record = search.rows, search.params, search.record
     scratch, state = search.scratch, search.state
     progress, frame = state.progress[0], int64(first)
-    # Scratch memory has another owner now, or is new: `slots` must be filled again.
+    # Scratch memory is new or has another owner: fill `slots` again.
     if progress.phase == BETWEEN and scratch.owner[0] != progress.owner:
         n = uint64(progress.entries)
         record_compaction(record, state, n)
@@ -121,7 +120,7 @@ def advance(search, logprobs, first):
             frame += progress.passes
         if frame == logprobs.shape[0] or progress.died >= 0:
             return OK, int64(logprobs.shape[0])
-        # Prune, and find the arcs that may survive.
+        # Prune, and select the arcs that may survive.
         of_blank = _price(rows, params, scratch.costs, logprobs[frame])
         within, lowest = _prune(search, of_blank)
         status, made = expand(search, lowest)
@@ -130,7 +129,7 @@ def advance(search, logprobs, first):
         if not progress.lowest < _INF:
             progress.died = progress.frames
             continue
-        # Nothing has changed so far: with more room, the frame begins again.
+        # Nothing has changed so far: with more capacity, the frame starts again.
         if uint64(progress.entries) + made > room_in(state.record):
             return GROW_ENTRIES, frame
         if uint64(progress.nodes) + made > room_in(state.nodes):
@@ -145,7 +144,6 @@ def advance(search, logprobs, first):
 
 @inlined
 def _begin(search):
-    """Insert the entry of the start state; its epsilon arcs are pending."""
     rows, params = search.rows, search.params
     scratch, state = search.scratch, search.state
     progress, root = state.progress[0], state.nodes[0]
@@ -173,7 +171,7 @@ def _begin(search):
 @inlined
 def _rebase(search, n, of_blank):
     """Subtract the best cost, drop states above the beam, price blanks and repeats."""
-    # Repeating it after arrays have grown changes nothing: the best cost is 0 then.
+    # Idempotent, for a retry after arrays have grown: the best cost is then 0.
     # Returns (states within the beam, lowest cost after a blank or a repeat).
     rows, scratch, state = search.rows, search.scratch, search.state
     inf, blanks = splat(_INF), splat(of_blank)
@@ -203,7 +201,6 @@ def _rebase(search, n, of_blank):
 
 @inlined
 def _price(rows, params, costs, logprobs):
-    """Fill `costs` with scaled token costs, the blank's infinite; the blank's cost."""
     pricing, blank = params.pricing, logprobs[rows.blank]
     size = uint64(len(logprobs))
     if blank >= pricing.blank_skip_logprob:
@@ -227,7 +224,6 @@ def _price(rows, params, costs, logprobs):
 
 @inlined
 def _prune(search, of_blank):
-    """Prune by beam and `max_active`; returns as `_rebase`."""
     params, state = search.params, search.state
     n = uint64(state.progress[0].entries)
     clear_behind(state, n)
@@ -243,7 +239,7 @@ def _prune(search, of_blank):
 
 @inlined
 def _advance_in_place(search, of_blank):
-    """Advance entries by blanks and repeats; how many have epsilon arcs pending."""
+    """Advance entries by blanks and repeats; return how many have epsilons pending."""
     rows, scratch, state = search.rows, search.scratch, search.state
     progress, record = state.progress[0], search.record
     n = uint64(progress.entries)
@@ -296,7 +292,6 @@ def _advance_in_place(search, of_blank):
 
 @inlined
 def _merge(search, n):
-    """Move the lowest cost after a blank to the first entry of each shared row."""
     rows, state = search.rows, search.state
     for i in range(n):
         if state.record[i] & SHARED != _NO_FLAG and state.blank[i] < _INF:
@@ -315,7 +310,6 @@ def _merge(search, n):
 
 @inlined
 def _blank_from(search, first):
-    """Packed state from which the blank of a row's first entry came in this frame."""
     rows, state = search.rows, search.state
     if int64(state.ended[first]) <= state.progress[0].frames:
         return state_after_blank(rows, search.oov, state.record[first])
@@ -329,7 +323,7 @@ def _blank_from(search, first):
 
 @inlined
 def _settle(search):
-    """End the frame: find the best cost; remove dead entries if there are many."""
+    """End the frame: compute the best cost; remove dead entries if there are many."""
     rows, params, words, state = search.rows, search.params, search.words, search.state
     progress = state.progress[0]
     n = uint64(progress.entries)
@@ -360,7 +354,7 @@ def _settle(search):
 
 @part
 def _keep_least(search, n):
-    """Keep the `max_active` lowest states (cost, state, boost); the worst cost."""
+    """Keep the `max_active` lowest (cost, state, boost); return the worst cost."""
     rows, oov, scratch, state = search.rows, search.oov, search.scratch, search.state
     keep, limit = search.params.max_active, search.params.beam
     best = state.progress[0].best
@@ -390,8 +384,7 @@ def _keep_least(search, n):
 
 @part
 def _nth_least(scratch, count, n, limit):
-    """Key of the n-th lowest of `scratch.ends[:count]` with a cost up to `limit`."""
-    # A histogram of costs finds the bin of the n-th; only that bin is searched. An `n`
+    # A histogram of costs gives the bin of the n-th; only that bin is searched. An `n`
     # above their number selects the last.
     entries, bins, keys = scratch.ends, scratch.bins, scratch.keys
     top = float32(len(bins) - 1)
@@ -402,7 +395,7 @@ def _nth_least(scratch, count, n, limit):
             least, worst = min(least, cost), max(worst, cost)
             within += _ONE
     n = min(n, within)
-    # All costs equal: one bin has them all.
+    # If all costs are equal, one bin has them all.
     scale = top / max(float32(worst - least), float32(1e-30))
     for b in range(uint64(len(bins))):
         bins[b] = uint32(0)
@@ -425,7 +418,7 @@ def _nth_least(scratch, count, n, limit):
 
 @part
 def _last_of_tie(scratch, count, n, last):
-    """Boost state of the n-th lowest entry; ties go to lower boost states."""
+    """Return the n-th lowest entry's boost state; ties go to lower boost states."""
     entries, before, found = scratch.ends, uint64(0), uint64(0)
     for i in range(count):
         key = key_of(entries[i].cost, entries[i].state)
@@ -438,7 +431,6 @@ def _last_of_tie(scratch, count, n, last):
 
 @part
 def _nth_of(keys, count, n):
-    """Element `n` of `keys[:count]` in sorted order, by quickselect."""
     low, high = uint64(0), count - _ONE
     while low < high:
         pivot = keys[(low + high) >> _ONE]
@@ -463,5 +455,4 @@ def _nth_of(keys, count, n):
 
 @inlined
 def _bin(cost, least, scale, top):
-    """Bin of a cost; monotone."""
     return uint64(min(float32(float32(cost - least) * scale), top))

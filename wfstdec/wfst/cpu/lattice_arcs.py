@@ -3,7 +3,7 @@
     append_states_and_arcs   a state for each that is alive, and arcs between them
     _write                   labels, costs and packed number of each arc
 
-The first pass stores only which states an arc joins, and prefetches what the second
+The first pass stores only the states that an arc joins, and prefetches the second's
 reads of the graph. The second handles all arcs together, so that cache misses overlap.
 
 The packed number of an arc follows from its row: the arcs of a state of T o LG are its
@@ -44,8 +44,8 @@ from wfstdec.wfst.cpu.rows import ADDED, EPSILONS, NO_BLANK, RECORDS, SHARED, WO
 
 _BLANK, _REPEATS = IN_PLACE, uint32(IN_PLACE - uint32(1))
 _AFTER_TOKEN, _NO_FLAG = SHARED, uint32(0)
-"""Flag of a node's record: the state after the token. (Whether a row is shared plays no
-part here.)"""
+"""Flag of a node's record: the state after the token. `SHARED` itself is not needed
+here."""
 _LABEL, _FIRST_TOKEN = uint32(LABEL_MASK), uint32(ilabel_of(0))
 _CARRIES_WORD, _REPEAT = uint32(CARRIES_WORD), uint32(REPEAT)
 _LEADS, _NO_LABEL = uint32(LEADS_TO_EPSILON), uint32(0)
@@ -58,8 +58,8 @@ SIZES = record("i8 nodes arcs lines")
 class RowLattice(NamedTuple):
     """States and arcs that may be part of a lattice, frame by frame."""
 
-    # Nodes are states. A place is a position of an entry times two, plus one for the
-    # state after the token.
+    # Nodes are states. A place is an entry's position times two, plus one for the state
+    # after the token.
 
     arcs: np.ndarray  # ARC [A], between nodes
     graph_state: np.ndarray  # uint32 [N]
@@ -85,7 +85,7 @@ def new_lattice() -> RowLattice:
 def append_states_and_arcs(search, lattice, chunk):
     """Append the states marked alive, and their arcs; drop the records."""
     # `chunk`: log-probs, float32 [T, V], the frames before them, and the frames before
-    # the records. `lattice` has room.
+    # the records. `lattice` has capacity.
     rows, state, record = search.rows, search.state, search.record
     here, other, steps = lattice.here, lattice.other, record.steps
     num_nodes, first_line = lattice.progress[0].nodes, lattice.progress[0].lines
@@ -175,14 +175,14 @@ def append_states_and_arcs(search, lattice, chunk):
 
 @inlined
 def place_of(state):
-    """Place of a recorded state."""
+    """Return the place of a recorded state."""
     i = uint64(state & ~FROM_TOKEN)
     return i + i + uint64(state & FROM_TOKEN != _NO_FLAG)
 
 
 @inlined
 def winners_of(live):
-    """Bits of `LatticeRecord.winners` of live states."""
+    """Return bits of `LatticeRecord.winners` of live states."""
     of_blank, of_token = uint64(live & _LANES), uint64(live) >> uint64(LANES)
     both = of_blank | of_blank << uint64(TOKEN_WINS)
     return both | of_token << uint64(REPEAT_WINS)
@@ -200,7 +200,6 @@ def _add(lattice, source, to, arc):
 
 @inlined
 def _stay(search, lattice, source, to, repeats):
-    """Add a blank or a repeat between two nodes."""
     n, m, rows = uint64(source), uint64(to), search.rows
     own, reached = lattice.record[n], lattice.graph_state[n]
     if own & _AFTER_TOKEN != _NO_FLAG and not repeats:
@@ -214,7 +213,6 @@ def _stay(search, lattice, source, to, repeats):
 
 @inlined
 def _take_token(search, lattice, source, to, noted):
-    """Add a recorded token arc between two nodes."""
     rows, oov = search.rows, search.oov
     n, a = uint64(to), uint64(noted.arc)
     boost, paid = lattice.boost[uint64(source)], float32(0)
@@ -233,7 +231,7 @@ def _take_token(search, lattice, source, to, noted):
     if search.phrases is not None:
         label, has_word = uint32(rows.tokens[a]) + _FIRST_TOKEN, flagged & WORD
         if rows.plain:
-            if rows.silent[a]:  # a blank or a repeat is no step of phrases
+            if rows.silent[a]:  # a blank or a repeat does not step phrases
                 label = _NO_LABEL
         if may_step(search, boost, label, a, has_word != _NO_FLAG):
             paid, boost = step(search, boost, label, a, position, has_word != _NO_FLAG)
@@ -250,7 +248,7 @@ def _take_token(search, lattice, source, to, noted):
 
 @inlined
 def _take_epsilon(search, lattice, source, to, noted):
-    """Add a recorded epsilon arc between two nodes of a frame, other than to a hub."""
+    """Add a recorded epsilon arc within a frame, other than to a hub."""
     rows, oov = search.rows, search.oov
     n, e = uint64(to), uint64(noted.arc & ~EPSILON_ARC)
     boost = lattice.boost[uint64(source)]
@@ -278,7 +276,6 @@ def _take_epsilon(search, lattice, source, to, noted):
 
 @inlined
 def _write(search, lattice, one, logprobs, row):
-    """Write labels, costs and packed number of an arc."""
     rows, params, words = search.rows, search.params, search.words
     oov, splits = search.oov, rows.state_arc_splits
     own = lattice.record[uint64(one.state)]
@@ -362,7 +359,6 @@ def _write(search, lattice, one, logprobs, row):
 
 @inlined
 def _own_label(rows, oov, record):
-    """Label of a record's token, or 0."""
     if oov is not None and record & ADDED != _NO_FLAG:
         return oov.token[uint64(record & RECORDS)] + _FIRST_TOKEN
     token = uint32(rows.records[uint64(record & RECORDS)].token)
@@ -371,7 +367,6 @@ def _own_label(rows, oov, record):
 
 @inlined
 def _num_below(rows, one, label):
-    """Number of arcs in a record's row with labels below `label`."""
     if rows.by_token:
         below_it = (_ONE << uint64(label - _FIRST_TOKEN)) - _ONE
         return uint32(count_bits(one.labels & below_it))
@@ -387,8 +382,8 @@ def _num_below(rows, one, label):
 
 @inlined
 def _rank_of_label(rows, oov, record, from_token, label):
-    """Number of arcs of a state before those of a label; a repeat comes last."""
-    # They are its epsilon arcs, its blank, its repeat, and its row's without its token.
+    """Return the number of a state's arcs before those of a label."""
+    # Order: its epsilon arcs, its blank, its repeat, its row's arcs without its token.
     one, place = rows.records[uint64(record & RECORDS)], uint32(0)
     own = _own_label(rows, oov, record) if from_token else _NO_LABEL
     if rows.has_hubs and from_token:
@@ -408,7 +403,6 @@ def _rank_of_label(rows, oov, record, from_token, label):
 
 @inlined
 def _arc_in_place(search, record, of_graph, from_token, label):
-    """Packed number of a blank or a repeat, by its label."""
     rows, oov, splits = search.rows, search.oov, search.rows.state_arc_splits
     if oov is not None and record & ADDED != _NO_FLAG:
         node = uint64(record & RECORDS)
@@ -422,13 +416,11 @@ def _arc_in_place(search, record, of_graph, from_token, label):
 
 @inlined
 def _arc_of_overlay(oov, record, from_token, a):
-    """Arc of an overlay state that corresponds to arc `a` of the state after a blank.
-
-    Arcs that enter the overlay keep their recorded number.
-    """
+    """Return the arc of an overlay state like arc `a` of the state after a blank."""
+    # Arcs that enter the overlay keep their recorded number.
     if record & ADDED == _NO_FLAG or not from_token:
         return uint32(a)
-    # After a token, arcs with the same token are left out.
+    # After a token, arcs with the same token are omitted.
     node = uint64(record & RECORDS)
     label = oov.token[node] + _FIRST_TOKEN
     at = uint32(oov.begin[node + node]) + uint32(2)

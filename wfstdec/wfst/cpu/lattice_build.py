@@ -1,8 +1,8 @@
 """The lattice of a search: records become states, and arcs between them.
 
     read_notes      turn the records of some frames into states and arcs
-    shrink_lattice  now and then: drop what can no longer be part of the lattice, or
-                    what is settled and was handed out
+    shrink_lattice  regularly: drop states that can no longer be part of the lattice, or
+                    settled ones that were returned
     gather          the result, sorted; at the end of an utterance by `read_notes`
 
 Records are read twice: backwards, to find the states that the lattice may have (most
@@ -47,11 +47,11 @@ _LOW, _HALF = uint64(0xFFFFFFFF), uint64(32)
 @jit
 def read_notes(search, lattice, chunk, first_frame):
     """Append the states and arcs of the records to a lattice, and drop the records."""
-    # `lattice` has room in `here`, `other` and `frames`. `chunk`: log-probs, float32
-    # [T, V], the frames before them, and the frames before the records. `first_frame`:
-    # of the first state if the utterance ends here, else -1. Returns (states and arcs
-    # that need room: above it nothing was done; `STATE` [S], `ARC` [A]: the whole
-    # lattice of an utterance that ends).
+    # `lattice` has capacity in `here`, `other` and `frames`. `chunk`: log-probs,
+    # float32 [T, V], the frames before them, and the frames before the records.
+    # `first_frame`: of the first state if the utterance ends here, else -1. Returns
+    # (states and arcs to grow for, in which case nothing changed; `STATE` [S], `ARC`
+    # [A]: the whole lattice of an utterance that ends).
     final_cost, scale = search.rows.final_cost, search.params.lm_scale
     limit, is_last = search.record.progress[0].limit, first_frame >= 0
     ends = search.scratch.ends[: spread(search)]
@@ -74,7 +74,7 @@ def read_notes(search, lattice, chunk, first_frame):
         ends[e].node = uint32(0)
         if excess[e] <= limit and excess[e] < _INF:  # both may be inf
             ends[e].node = lattice.here[place_of(ends[e].arc)]
-    if before > 0:  # otherwise `_find_surviving` has seen all of it
+    if before > 0:  # otherwise `_find_surviving` has seen every record
         _drop(lattice, ends, excess, limit)
     states, arcs = gather(lattice, 0, lattice.progress[0].lines - 1, first_frame)
     for e in range(len(ends)):
@@ -90,7 +90,7 @@ def read_notes(search, lattice, chunk, first_frame):
 @jit
 def shrink_lattice(search, lattice, limit, line):
     """Drop states and arcs whose extra cost is above the limit; renumber the rest."""
-    # With a `line`, which has one state: drop all before it instead.
+    # With a `line`, which has one state, drop everything before it instead.
     ends = search.scratch.ends[: spread(search)]
     for e in range(len(ends)):
         ends[e].node = lattice.here[place_of(ends[e].arc)]
@@ -104,7 +104,6 @@ def shrink_lattice(search, lattice, limit, line):
 
 @jit
 def _forget_lines(lattice, ends, line):
-    """Drop all before a line of `frames` that has one state."""
     frames, progress = lattice.frames, lattice.progress[0]
     first, first_arc = frames[line - 1, 0], frames[line, 1]
     for n in range(progress.nodes - first):
@@ -128,9 +127,9 @@ def _forget_lines(lattice, ends, line):
 
 @jit
 def gather(lattice, first_line, last_line, first_frame):
-    """States and arcs between two lines of `frames`, sorted as lattices are."""
-    # The first line has one state, unless it is line 0. `lattice.number` gets the new
-    # number of each state.
+    """Return sorted states and arcs between two lines of `frames`."""
+    # The first line has one state, unless it is line 0. `lattice.number` receives the
+    # new number of each state.
     # Returns (`STATE` [S], none of them final, `ARC` [A]).
     frames, number = lattice.frames, lattice.number
     first = frames[first_line - 1, 0] if first_line > 0 else int64(0)
@@ -167,7 +166,6 @@ def gather(lattice, first_line, last_line, first_frame):
 
 @jit
 def _sorted_arcs(lattice, first_line, last_line, num_states):
-    """The arcs between two lines by (state, packed arc), `ARC` [A]."""
     first = lattice.frames[first_line, 1] if first_line > 0 else int64(0)
     last, number = lattice.frames[last_line, 1], lattice.number
     begin = np.zeros(num_states + 1, np.int64)
@@ -194,9 +192,8 @@ def _sorted_arcs(lattice, first_line, last_line, num_states):
 
 @jit
 def _drop(lattice, ends, excess, limit):
-    """Drop what no end leads to within the limit; renumber the rest, and the ends."""
-    # `ends`: ENTRY [E], with nodes. `excess`: float32 [E], cost of ending at each above
-    # the best.
+    # `ends`: ENTRY [E], with nodes. `excess`: float32 [E], cost of ending at each
+    # relative to the best.
     number, frames, arcs = lattice.number, lattice.frames, lattice.arcs
     progress = lattice.progress[0]
     extra = spread_extra(ends, excess, progress.nodes, arcs[: progress.arcs], limit)
@@ -226,12 +223,9 @@ def _drop(lattice, ends, excess, limit):
 
 @jit
 def _find_surviving(search, ends, excess):
-    """Mark the states that the lattice may have in `record.alive`; drop other records.
-
-    `ends`, `excess`: active states and their extra costs.
-
-    Returns (number of states, upper bound of the number of arcs), int64.
-    """
+    """Mark possible lattice states in `record.alive`; drop other records."""
+    # `ends`, `excess`: active states and their extra costs.
+    # Returns (number of states, upper bound of the number of arcs), int64.
     rows, record, size = search.rows, search.record, len(search.state.record) + LANES
     limit, steps = record.progress[0].limit, record.steps
     blank, token = np.full(size, _INF), np.full(size, _INF)
@@ -298,9 +292,9 @@ def _find_surviving(search, ends, excess):
 
 @inlined
 def _pass_back(one, limit, reached, before):
-    """Pass the extra cost back through an arc, or drop the arc; 1 or 0."""
-    # `reached`, `before`: extra costs of the states that arcs lead to and leave, those
-    # after a blank and those after the token.
+    """Pass the extra cost back through an arc, or drop the arc; return 1 or 0."""
+    # `reached`, `before`: extra costs of destination and source states, after a blank
+    # and after the token.
     (blank, token), (before_blank, before_token) = reached, before
     to = uint64(one.to & ~FROM_TOKEN)
     extra = token[to] if one.to & FROM_TOKEN else blank[to]

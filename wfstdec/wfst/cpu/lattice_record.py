@@ -1,4 +1,4 @@
-"""Record, frame by frame, the arcs that a lattice may need.
+"""Records of the arcs that a lattice may need, frame by frame.
 
     record_epsilon     each epsilon arc that is followed
     record_frame       when the frame is closed and the best arc of each state is known:
@@ -7,11 +7,11 @@
 
 `lattice_pack.py` has the rule. Most arcs of a lattice are blanks and repeats that are
 the best arc of their state: they are three bits per entry and frame, written sixteen
-entries at a time. All others are records of their own: token and epsilon arcs, and arcs
-that are not the best of their state. `lattice_build.py` reads both backwards.
+entries at a time. All others have records: token and epsilon arcs, and arcs that are
+not the best of their state. `lattice_build.py` reads both backwards.
 
-A position of an entry stands for a state: with a flag for the one after the token,
-without for the one after a blank.
+An entry's position denotes a state: with a flag the one after the token, without it the
+one after a blank.
 """
 
 from typing import NamedTuple
@@ -44,19 +44,19 @@ from wfstdec.wfst.cpu.entries import first_of
 from wfstdec.wfst.cpu.rows import SHARED
 
 NOTE = record("u4 source to arc", "f4 excess")
-"""A recorded arc: source and destination state; a token arc of `RowArrays`, an epsilon
+"""Recorded arc: source and destination state; a token arc of `RowArrays`, an epsilon
 arc with a flag, or one of the values below; its excess (in `epsilons` its cost)."""
 IN_PLACE, FALLS, DROPPED = uint32(0xFFFFFFFD), uint32(0xFFFFFFFE), NONE
-"""In place of an arc: a blank or repeat; from a token to its hub; not in it."""
+"""In place of an arc: a blank or repeat; from a token to its hub; dropped."""
 TOKEN_WINS, REPEAT_WINS = 16, 32
 """First bit of `winners` for the blank after a token, and for a repeat; lower bits are
 for the blank after a blank."""
 FRAME_END = "i8 kind arcs emitted blocks moved entries"
-"""The end of a step: its kind; end of its arcs, its emitting arcs, its blocks, its part
-of `moved`; number of entries."""
+"""End of a step: its kind; end of its arcs, its emitting arcs, its blocks, its part of
+`moved`; number of entries."""
 STEP_END = record(FRAME_END)
 PROGRESS = record(FRAME_END, "i8 steps epsilons stayed made", "f4 limit")
-"""The step under way; number of steps, of epsilon arcs of this frame, of entries that
+"""Current step; number of steps, of epsilon arcs of this frame, of entries that
 advanced in place, of candidates; the largest excess."""
 FRAME, BEGINNING, MOVE = range(3)
 """Kinds of steps: a frame; the start, before the first frame; a compaction."""
@@ -66,7 +66,7 @@ _ZERO, _ONE = uint64(0), uint64(1)
 
 
 class LatticeRecord(NamedTuple):
-    """Records of the frames since they were last read, and scratch of a frame."""
+    """Records of the frames since the last read, and scratch of a frame."""
 
     arcs: np.ndarray  # NOTE [M]
     winners: np.ndarray  # uint64 [B]: bits of sixteen entries each
@@ -77,10 +77,8 @@ class LatticeRecord(NamedTuple):
     of_blank: np.ndarray  # float32 [F]: cost of a blank after a blank, or infinity
     of_token: np.ndarray  # float32 [F]: cost of a blank after the token
     again: np.ndarray  # float32 [F]: cost of a repeat
-    others: (
-        np.ndarray
-    )  # float32 [C]: cost of a candidate from the other state of its source entry
-    found: np.ndarray  # uint32 [C]: the entry that a candidate leads to
+    others: np.ndarray  # float32 [C]: candidate costs from the source's other state
+    found: np.ndarray  # uint32 [C]: destination entry of a candidate
     progress: np.ndarray  # PROGRESS [1]
 
 
@@ -110,8 +108,7 @@ OF_ENTRIES, OF_CANDIDATES = ("of_blank", "of_token", "again"), ("others", "found
 def fitted(
     notes: LatticeRecord, scratch: RowScratch, state: RowState, frames: int
 ) -> LatticeRecord:
-    """Enlarge what is too small for the entries, the candidates and some frames."""
-    # Copied, since within a frame they have content.
+    """Enlarge arrays for entries, candidates and frames; the content is copied."""
     larger = {
         name: longer(getattr(notes, name), len(like))
         for names, like in (
@@ -153,7 +150,7 @@ def start_frame(record, stayed):
 
 @inlined
 def has_room_for_epsilons(record, many):
-    """Tell whether `many` epsilon arcs can be recorded."""
+    """Return whether `many` epsilon arcs can be recorded."""
     if record is None:
         return True
     else:
@@ -172,7 +169,7 @@ def record_epsilon(record, source, to, arc, cost):
 
 @inlined
 def _write(record, at, source, to, arc, excess):
-    """Write record `at`, if there is room; the next number."""
+    """Write record `at` if there is capacity; return the next number."""
     if at < uint64(len(record.arcs)):
         one = record.arcs[at]
         one.source, one.to, one.arc, one.excess = source, to, arc, excess
@@ -181,7 +178,7 @@ def _write(record, at, source, to, arc, excess):
 
 @inlined
 def _write_lanes(record, at, i, bits, costs, state, from_token, to_token):
-    """Write blanks or repeats of sixteen entries that are not the best arc."""
+    """Write non-best blanks or repeats of sixteen entries."""
     some, to = uint64(bits), FROM_TOKEN if to_token else _NO_FLAG
     while some != _ZERO:
         j = i + trailing(some)
@@ -194,7 +191,7 @@ def _write_lanes(record, at, i, bits, costs, state, from_token, to_token):
 
 @part
 def record_frame(search):
-    """Record the arcs of a closed frame; OK, or GROW_NOTES."""
+    """Record the arcs of a closed frame; return OK or GROW_NOTES."""
     # Only the records change, so that the call can be repeated.
     rows, scratch, state = search.rows, search.scratch, search.state
     record, hubs = search.record, rows.has_hubs
@@ -215,7 +212,7 @@ def record_frame(search):
         if i < stayed:
             blank, token = load(state.blank, i), load(state.token, i)
             of_blank, of_token = load(record.of_blank, i), load(record.of_token, i)
-            # Arcs of equal cost have no excess, both of them.
+            # Arcs of equal cost both have no excess.
             alive = below(blank, inf)
             wins = equal(of_blank, blank) & alive
             token_wins = equal(of_token, blank) & alive
@@ -316,7 +313,6 @@ def record_compaction(record, state, n):
 
 @inlined
 def _end_step(record, n):
-    """End a step."""
     progress = record.progress[0]
     progress.entries = int64(n)
     row = record.steps[progress.steps]

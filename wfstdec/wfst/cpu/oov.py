@@ -4,9 +4,9 @@
     made, lowest, fits = expand_oov(...)                        # arcs within the beam
 
 A node of the overlay's trie is a record and a row: its token, and the tokens after it.
-Entries of it advance by blanks and repeats as any others. On `plain` rows each state of
+Its entries advance by blanks and repeats like any others. On `plain` rows each state of
 the overlay is a record. Its arcs, and the exits of the graph, are few and are followed
-one by one; exits are found by a flag of records.
+one by one; exits are marked by a flag of records.
 
 Arcs of the overlay are numbered after the arcs of rows. Ties compare packed numbers,
 where the overlay comes after the graph: see `recombine.py`.
@@ -60,7 +60,7 @@ class RowOverlay(NamedTuple):
     num_entering: np.uint64  # arcs of an exit
     arcs: np.ndarray  # ARC [A']
     bonus: np.ndarray  # float32 [A']
-    next: np.ndarray  # uint32 [A']: the records that arcs lead to, with flags
+    next: np.ndarray  # uint32 [A']: destination records, with flags
     per_record: np.uint32  # states of a record: 1 where `plain`
     begin: np.ndarray  # uint32 [S' + 1]: the first arc of each state
     first_token_arc: np.ndarray  # uint32 [S']: the first emitting one
@@ -133,7 +133,7 @@ class Source(NamedTuple):
 def expand_oov(search, made, lowest, beam, exits):
     """Write arcs of an overlay that are within the beam to `scratch.candidates`."""
     # `exits`: the arcs that enter the overlay; else those that leave its own states.
-    # Returns (number of candidates, lowest cost, whether there was room).
+    # Returns (number of candidates, lowest cost, whether there was capacity).
     rows, oov, state = search.rows, search.oov, search.state
     n, i = uint64(state.progress[0].entries), _ZERO
     flag, fits = EXIT if exits else ADDED, True
@@ -150,7 +150,7 @@ def expand_oov(search, made, lowest, beam, exits):
                 of_blank, of_token, again = blank, token, state.again[at]
                 node = uint64(own & RECORDS)
                 if exits:
-                    # Each state has an exit of its own, with costs of its own.
+                    # Each state has its own exit and costs.
                     again = NONE
                     if after_token == 0:
                         of_token, of_state = _INF, state_after_blank(rows, oov, own)
@@ -184,7 +184,7 @@ def expand_oov(search, made, lowest, beam, exits):
 
 @inlined
 def _exit_of(oov, state):
-    """Position of a state among those with exits, or their number if it has none."""
+    """Return the position of a state's exit, or the number of exits if it has none."""
     num_exits = uint64(len(oov.exit_state))
     begin, end = _ZERO, num_exits
     while begin < end:
@@ -200,7 +200,7 @@ def _exit_of(oov, state):
 
 @inlined
 def write_candidate(search, made, i, from_token, frame):
-    """Candidate `made` with its source: entry `i`, after its token or a blank."""
+    """Write the source of candidate `made`: entry `i`, after its token or a blank."""
     state, candidate = search.state, search.scratch.candidates[made]
     candidate.before = state.token_node[i] if from_token else state.blank_node[i]
     candidate.ended = frame if from_token else state.ended[i]
@@ -210,8 +210,7 @@ def write_candidate(search, made, i, from_token, frame):
 
 @inlined
 def _follow_row(search, source, made, lowest, beam):
-    """Follow the arcs of a `Source`."""
-    # Returns (number of candidates, lowest cost, whether there was room).
+    # Returns (number of candidates, lowest cost, whether there was capacity).
     i, first, last, blank, token, again = source
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
@@ -223,7 +222,7 @@ def _follow_row(search, source, made, lowest, beam):
         credit = top_bonus(params, words)
     else:
         boost, credit = state.boost[i], state.credit[i]
-    # An arc can survive only if its token costs at most this: the arc counts as the
+    # An arc can survive only if its token costs at most this. The arc counts as the
     # cheapest of the overlay with the largest credit; slack covers rounding.
     cost, cutoff = min(blank, token), min(float32(lowest + beam), NO_CUTOFF)
     credit = float32(credit + oov.top_bonus) + max_insertion_credit(params)

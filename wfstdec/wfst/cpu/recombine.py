@@ -46,7 +46,7 @@ _ZERO, _ONE = uint64(0), uint64(1)
 
 @inlined
 def recombine(search, made, waiting):
-    """Recombine candidates: the least (cost, arc, boost state left) of each entry."""
+    """Recombine candidates: keep each entry's least (cost, arc, source boost state)."""
     rows, scratch, state = search.rows, search.scratch, search.state
     progress, record = state.progress[0], search.record
     cutoff = progress.cutoff
@@ -89,7 +89,6 @@ def recombine(search, made, waiting):
 
 @inlined
 def _node_of(state, i, fresh):
-    """Trace node of entry `i` in this frame, allocated at its first arc."""
     if uint64(state.token_node[i]) < fresh:
         state.token_node[i] = uint32(state.progress[0].nodes)
         state.progress[0].nodes += 1
@@ -98,13 +97,12 @@ def _node_of(state, i, fresh):
 
 @part
 def _comes_first(search, q, i, fresh):
-    """Tell whether candidate `q` has an arc before the one that reached entry `i`."""
-    # That is: it leaves a lower packed state, or the same one by an earlier arc.
+    # It does if it leaves a lower packed state, or the same one by an earlier arc.
     rows, scratch, state = search.rows, search.scratch, search.state
     source, arc = _left_by(search, q)
     if uint64(state.token_node[i]) < fresh:
-        # By a repeat. Only exits to OOV words can leave that state: they count as of
-        # the first state of the overlay, before its own arcs.
+        # By a repeat. Only exits to OOV words can leave that state: they count as arcs
+        # of the first state of the overlay, before its own arcs.
         return source <= state_after_token(rows, search.oov, state.record[i])
     winner = uint64(scratch.winner[i])
     other, other_arc = _left_by(search, winner)
@@ -117,7 +115,6 @@ def _comes_first(search, q, i, fresh):
 
 @inlined
 def _left_by(search, q):
-    """Packed state that a candidate leaves, and its arc."""
     # Exits to OOV words are numbered after the graph's arcs and before the overlay's:
     # they count as arcs of the overlay's first state.
     rows, oov = search.rows, search.oov
@@ -165,13 +162,13 @@ def enter_hubs(search):
 
 @inlined
 def _behind(state):
-    """First frame after those done once epsilon arcs are followed."""
+    """Return the first frame after those done once epsilon arcs are followed."""
     return uint32(state.progress[0].frames + state.progress[0].passes + 1)
 
 
 @inlined
 def fallen_from(search, first):
-    """Packed state whose token led to the hub of a row: they share a trace node."""
+    """Return the packed state whose token led to a row's hub: they share a node."""
     rows, state, i = search.rows, search.state, uint64(first)
     while (
         not state.token[i] < _INF
@@ -184,7 +181,7 @@ def fallen_from(search, first):
 
 @inlined
 def close(search):
-    """Follow epsilon arcs in rank order; OK, or the array to grow before resuming."""
+    """Follow epsilon arcs in rank order; return OK, or the array to grow."""
     # Every epsilon arc leads to a higher rank, so a source is final when its rank
     # comes. Most sources have rank 0.
     rows, oov = search.rows, search.oov
@@ -227,7 +224,6 @@ def close(search):
 
 @inlined
 def _relax(search, i):
-    """Follow the epsilon arcs of entry `i`; OK, or the array to grow first."""
     # At equal cost an emitting arc beats an epsilon arc, then the first arc wins, then
     # the one from the lower boost state.
     rows, params, words = search.rows, search.params, search.words

@@ -1,4 +1,4 @@
-"""One utterance in the CPU search, recorded for a lattice, whole or in chunks.
+"""Search of one utterance on the CPU that records a lattice, whole or in chunks.
 
     search = RecordingSearch(inputs, memory, options)
     search.advance(logprobs)                      # float32 [T, V], any number of times
@@ -7,7 +7,7 @@
 
 Kernels record the arcs of frames (`lattice_record.py`). At the end, or before the
 log-probs of these frames are dropped, records become states and arcs of a lattice
-(`lattice_build.py`): the later this happens, the fewer of them survive.
+(`lattice_build.py`). The later this happens, the fewer of them survive.
 """
 
 from itertools import pairwise
@@ -32,14 +32,14 @@ _OF_NODES = "graph_state", "record", "boost", "number"
 
 @jit
 def read(inputs, scratch, state, record, lattice, chunk, first_frame):
-    """`read_notes`, by handles."""
+    """Call `read_notes` by handles."""
     search = searching(inputs, scratch, state, record)
     return read_notes(search, opened(lattice), chunk, first_frame)
 
 
 @jit
 def shrink(inputs, scratch, state, lattice, limit, line):
-    """`shrink_lattice`, by handles."""
+    """Call `shrink_lattice` by handles."""
     search = searching(inputs, scratch, state, None)
     shrink_lattice(search, opened(lattice), limit, line)
 
@@ -90,12 +90,12 @@ class RecordingSearch(CpuSearch):
         return segments
 
     def begin_look(self) -> None:
-        """Read what needs the log-probs, which are dropped then."""
+        """Read records that need the log-probs, which are then dropped."""
         self._begin()
         self._read()
 
     def _read(self, first_frame: int = -1) -> list[np.ndarray]:
-        """Turn records into states and arcs; where the utterance ends, the lattice."""
+        """Turn records into states and arcs; at the end return the lattice."""
         self._make_room()
         scratch = self.memory.scratches.take(len(self.state.value.record))
         try:
@@ -119,7 +119,6 @@ class RecordingSearch(CpuSearch):
         return found
 
     def _shrink(self, line: int = 0) -> None:
-        """Drop what can no longer be part of the lattice, or all before a line."""
         limit = self.record.value.progress["limit"][0]
         scratch = self.memory.scratches.take(len(self.state.value.record))
         try:
@@ -130,7 +129,7 @@ class RecordingSearch(CpuSearch):
     def make_room(
         self, status: int, scratch: Handle[RowScratch], frames: int
     ) -> Handle[RowScratch]:
-        """Enlarge what the kernel found too small for some frames."""
+        """Enlarge the arrays that the kernel reported as too small."""
         scratch = super().make_room(status, scratch, frames)
         notes = before = self.record.value
         if status == GROW_NOTES:
@@ -141,7 +140,6 @@ class RecordingSearch(CpuSearch):
         return scratch
 
     def _make_room(self, nodes: int = 0, arcs: int = 0) -> None:
-        """Make room for states and arcs, and for the recorded steps."""
         lattice = self._lattice.value
         lines = (
             int(lattice.progress["lines"][0]) + self._frames.item() - self._noted + 1

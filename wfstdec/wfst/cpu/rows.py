@@ -12,9 +12,9 @@ one row of arcs for s, and for each (i, s) a record that refers to it:
                  records of the same token
     u < R        the first record of row u; few rows have more than one
 
-Whether a graph is such a product is inferred from its arcs: blanks and repeats must
-have no cost and no word. In `compact` graphs only a hub leaves a row, at the cost after
-a blank; an epsilon arc leads to it from each token, others from hub to hub.
+The structure is inferred from the arcs: blanks and repeats must have no cost and no
+word. In `compact` graphs only a hub leaves a row, at the cost after a blank; an epsilon
+arc leads to it from each token, others from hub to hub.
 
 Any other graph is laid out as `plain`: each state is a row and a record after no token,
 and blanks and repeats are ordinary arcs of the row, so that no cost changes in place.
@@ -70,17 +70,16 @@ EXIT = uint32(1 << 26)
 RECORDS = uint32(EXIT - 1)
 """Bits of a record's number."""
 SMALL = 63
-"""Largest vocabulary in which each token has a bit of its own."""
+"""Largest vocabulary in which each token has its own bit."""
 _MOST = (1 << 16) - 1
 """Largest epsilon rank and token number of a record."""
 NO_RECORD = uint32(0xFFFFFFFF)
-"""No record."""
 
 
 class RowArrays(NamedTuple):
     """A graph as rows, read only: shared by all threads."""
 
-    records: np.ndarray  # RECORD [U + 1], the last one to end epsilon arcs
+    records: np.ndarray  # RECORD [U + 1], with a sentinel
     arcs: np.ndarray  # STEP [A], by row; by token where `by_token`, else by cost
     tokens: np.ndarray  # uint16 [A], of arcs
     costs: np.ndarray  # float32 [A], again; empty where `by_token`
@@ -89,7 +88,7 @@ class RowArrays(NamedTuple):
     epsilon_arc: np.ndarray  # uint32 [E], in `path_arcs`
     silent: np.ndarray  # bool [A], where `plain`: a blank or a repeat; else empty
     repeat_arc: np.ndarray  # uint32 [V], an arc that repeats each token
-    return_state: np.ndarray  # uint32 [V + 1], by ilabel: the record behind an OOV word
+    return_state: np.ndarray  # uint32 [V + 1], by ilabel: the record after an OOV word
     blank_arc: np.uint32  # one of the blank
     state_of_record: np.ndarray  # uint32 [U]
     state_of_row: np.ndarray  # uint32 [R]
@@ -108,10 +107,8 @@ class RowArrays(NamedTuple):
 
 
 class _Records(NamedTuple):
-    """States as records."""
-
     state: np.ndarray  # uint32 [U]
-    leaves: np.ndarray  # uint32 [U]: the state that has a record's epsilon arcs
+    leaves: np.ndarray  # uint32 [U]: source state of a record's epsilon arcs
     row: np.ndarray  # int32 [U]
     link: np.ndarray  # uint32 [S]: the record with flags, that of its row for a hub
 
@@ -176,10 +173,9 @@ def row_graph_of(graph: PackedGraph) -> RowArrays:
 
 
 def _fits_oov_words(graph: PackedGraph, product: Product) -> bool:
-    """Tell whether OOV words enter and leave the rows of a product."""
     if graph.oov_exits is None:
         return True
-    # The T of OOV words goes by the topology's name.
+    # The topology's name determines T for OOV words.
     names = ["compact"] if product.has_hubs else ["", "normal"]
     label = np.flatnonzero(graph.oov_exits.return_state != NO_STATE)
     token = product.token[graph.oov_exits.return_state[label]]
@@ -204,12 +200,12 @@ def _states_as_rows(graph: PackedGraph) -> Product:
 
 
 def rule_of_rows(rows: RowArrays, marks_repeats: bool) -> Rule:
-    """Rule by which paths are read."""
+    """Return the rule for reading paths."""
     return Rule(rows.path_arcs, rows.blank_label, marks_repeats, read_only(NO_ARCS))
 
 
 def words_by_row(rows: RowArrays) -> tuple[np.ndarray, np.ndarray]:
-    """Words of arcs, then of epsilon arcs, uint32 [A + E]; splits int64 [R + U + 1]."""
+    """Return words of arcs and epsilon arcs, uint32 [A + E]; int64 [R + U + 1]."""
     arcs = np.concatenate([rows.arc, rows.epsilon_arc])
     first = rows.records["first"][: int(rows.num_rows)].astype(np.int64)
     begin = len(rows.arc) + rows.records["epsilon"].astype(np.int64)
@@ -222,7 +218,7 @@ def _number(product: Product, exits: np.ndarray) -> _Records:
     state_of_row, num_rows = product.state_of_row, len(product.row_splits) - 1
     has_record = np.flatnonzero(kind == TO_HUB if hubs else kind != AFTER_BLANK)
     # The first of a row's states has the row's record, others have more. A row that no
-    # token enters, of a hub, has a record of no token.
+    # token enters (a hub's) has a record without token.
     _, first = np.unique(row[has_record], return_index=True)
     is_first = np.zeros(len(has_record), np.bool_)
     is_first[first] = True
@@ -253,7 +249,7 @@ def _number(product: Product, exits: np.ndarray) -> _Records:
 
 @jit
 def _lay_out(product, states, ranks, num_tokens):
-    """Fill arrays of `RowArrays`, `records` to `epsilon_arc`; bounds, `by_token`."""
+    """Fill `records` to `epsilon_arc` of `RowArrays`; return bounds, `by_token`."""
     first, arcs = product.row_splits, product.arcs
     num_rows, num_records = len(first) - 1, len(states.state)
     labels, least = np.zeros(num_rows, np.uint64), np.zeros(num_rows, np.float32)

@@ -1,4 +1,4 @@
-"""One utterance in the CPU search, whole or in chunks, and the memory it borrows.
+"""Search of one utterance on the CPU, whole or in chunks, and its memory pools.
 
     search = CpuSearch(inputs, memory)
     search.advance(logprobs)                      # float32 [T, V], any number of times
@@ -6,8 +6,8 @@
 
 Blanks and repeats are not in the trace: their costs are read from the log-probs when
 the trace is folded into its tips. The log-probs since the last fold are kept, up to
-`KEPT` bytes. `search_rows` decodes whole utterances in one call, and chunks: a second
-kernel with the same search in it would be as long to compile.
+`KEPT` bytes. `search_rows` decodes both whole utterances and chunks: a second kernel
+with the same search would double the compile time.
 """
 
 import time
@@ -111,7 +111,7 @@ def _fits(scratch: Handle[RowScratch], entries: int) -> bool:
 def grown(
     status: int, scratch: Handle[RowScratch], state: Handle[RowState]
 ) -> tuple[Handle[RowScratch], Handle[RowState]]:
-    """Enlarge what the kernel reported as too small."""
+    """Enlarge the arrays that the kernel reported as too small."""
     if status in (OK, GROW_NOTES):  # a `RecordingSearch` enlarges these
         return scratch, state
     arrays = state.value
@@ -141,7 +141,7 @@ KEPT = 1 << 19
 FIRST_FRAMES = 128
 """Initial capacity in frames."""
 MANY = 1 << 40
-"""More than there are tokens."""
+"""Larger than any number of tokens."""
 _FLOAT = 4
 
 
@@ -161,7 +161,7 @@ class Inputs(NamedTuple):
 
 @inlined
 def searching(inputs, scratch, state, record):
-    """The arguments of kernels, from handles; `record` may be None."""
+    """Return the arguments of kernels, from handles; `record` may be None."""
     rows, params, words, phrases, oov, rule = opened(inputs)
     memory = opened(scratch), opened(state), opened(record)
     return Search(rows, params, words, phrases, oov, rule, *memory)
@@ -169,13 +169,12 @@ def searching(inputs, scratch, state, record):
 
 @jit
 def look_at_path(inputs, scratch, state, kept, since):
-    """Fold the trace: the best path, and the rest of a `PartialPath`."""
+    """Fold the trace; return the best path and the rest of a `PartialPath`."""
     return _look(searching(inputs, scratch, state, None), kept, since)
 
 
 @jit
 def _look(search, kept, since):
-    """Fold the trace and read the best path; see `read_from`."""
     (best, cost, ended), tips, count = fold_paths(search, kept, False)
     state = search.state
     settle_events(state.history, tips, count)
@@ -185,7 +184,7 @@ def _look(search, kept, since):
 
 @jit
 def end_path(inputs, scratch, state, kept, end):
-    """Read the best path, as `read_histories`; fill in its end, PATH_END [1]."""
+    """Read the best path, as `read_histories`; write its end, PATH_END [1]."""
     search = searching(inputs, scratch, state, None)
     (_, cost, final), tips, _ = fold_paths(search, kept, True)
     progress, history, last = search.state.progress[0], search.state.history, end[0]
@@ -200,18 +199,15 @@ def end_path(inputs, scratch, state, kept, end):
 
 
 LOOK = record("i8 words settled labels frames end", "f8 final_cost")
-"""A partial result: its words since the last one, and how many of these are settled;
-labels that cannot change, frames, the end of the last word's last token, and the cost
-of ending here."""
+"""Partial result: its words since the last one, and the number of settled ones; settled
+labels, frames, the end of the last word's last token, and the cost of ending here."""
 
 
 @jit
 def look_at_words(inputs, scratch, state, tables, shift, places):
-    """Fold the traces of a group and cut the words since the last look.
-
-    Returns (WORD, the tokens that they point to, LOOK [B], -1); where there is no room
-    for the events of an utterance, nothing changes, and the last is its number.
-    """
+    """Fold the traces of a group and cut the words since the last look."""
+    # Returns (WORD, their tokens, LOOK [B], -1). If an utterance lacks room for events,
+    # nothing changes, and the last is its number.
     looks, rows = np.empty(len(places), LOOK), new_words(8)
     tokens = np.empty(32, np.int32)
     num_rows, num_tokens = np.int64(0), np.int64(0)
@@ -251,8 +247,8 @@ def look_at_words(inputs, scratch, state, tables, shift, places):
 
 
 AT_INPUTS, AT_STATE, AT_RECORD, AT_KEPT, PLACE = 3, 4, 5, 6, 9
-"""Columns of where an utterance is, int64: address and shape of its log-probs; the
-addresses of its handles; address and shape of the log-probs that are kept; all."""
+"""Columns of an utterance's place, int64: address and shape of its log-probs; the
+addresses of its handles; address and shape of the kept log-probs; their number."""
 
 
 class UtteranceMemory:
@@ -270,7 +266,7 @@ class UtteranceMemory:
     def use(
         self, state: Handle[RowState], record: Handle[LatticeRecord] | None = None
     ) -> None:
-        """Use memory from now on."""
+        """Use this memory from now on."""
         self.state, self.record, place = state, record, self.place[0]
         place[AT_STATE] = state.address
         place[AT_RECORD] = 0 if record is None else record.address
@@ -278,7 +274,7 @@ class UtteranceMemory:
     def make_room(
         self, status: int, scratch: Handle[RowScratch], frames: int
     ) -> Handle[RowScratch]:
-        """Enlarge what the kernel found too small for some frames."""
+        """Enlarge the arrays that the kernel reported as too small."""
         scratch, state = grown(status, scratch, self.state)
         self.use(state, self.record)
         return scratch
@@ -307,14 +303,13 @@ class CpuSearch(UtteranceMemory):
         return {name: int(progress[name]) for name in ("frames", "active")}
 
     def has_room(self, frames: int) -> bool:
-        """Tell whether `search_chunks` may search some frames before a fold."""
+        """Return whether `search_chunks` may search some frames before a fold."""
         kept = self._frames.item() - self._folded.item() + frames
         if kept > len(self._kept) and kept <= self._most:
             self._keep(min(max(FIRST_FRAMES, 2 * kept), self._most))
         return kept <= self._most and self._died.item() < 0
 
     def _keep(self, frames: int) -> None:
-        """Make room for the log-probs that the next fold needs."""
         kept = np.empty((frames, self._kept.shape[1]), np.float32)
         kept[: len(self._kept)], self._kept = self._kept, kept
         self.place[0, AT_KEPT:] = address_of(self._kept), *self._kept.shape
@@ -341,7 +336,7 @@ class CpuSearch(UtteranceMemory):
         return path
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
-        """The best path so far but its first tokens and words; it can continue."""
+        """Return the best path so far, without its first tokens and words."""
         self.begin_look()
         self.make_room_to_look()
         path, *others = self._with_scratch(look_at_path, since)
@@ -351,7 +346,7 @@ class CpuSearch(UtteranceMemory):
     def look_together(
         searches: Sequence[Any], cutter: Cutter, frame_shift_s: float
     ) -> tuple[Words, np.ndarray]:
-        """Words of searches of one kind since their last look, and LOOK [B]."""
+        """Return words of searches of one kind since their last look, and LOOK [B]."""
         for search in searches:
             search.begin_look()
         memory, places, one = searches[0].memory, places_of(searches), searches[0]
@@ -377,7 +372,7 @@ class CpuSearch(UtteranceMemory):
         self._begin()
 
     def make_room_to_look(self) -> None:
-        """Enlarge what is too small for the events of the trace."""
+        """Enlarge arrays for the events of the trace."""
         state, progress = self.state.value, self.state.value.progress[0]
         nodes, entries = int(progress["nodes"]), int(progress["entries"])
         history = with_room(state.history, nodes, 2 * entries)
@@ -385,12 +380,10 @@ class CpuSearch(UtteranceMemory):
             self.use(Handle(state._replace(history=history)), self.record)
 
     def _begin(self) -> None:
-        """Insert the start state, if no frame has been searched."""
         if self.state.value.progress["phase"][0] == NEW:
             search_chunks([self], [self._kept[:0]], CallBudget())
 
     def _with_scratch(self, kernel: Any, given: Any) -> Any:
-        """Call a kernel that folds the trace."""
         scratches = self.memory.scratches
         scratch = scratches.take(len(self.state.value.record))
         try:
@@ -404,16 +397,16 @@ STEPS_PER_FRAME = 2
 GROW_STEPS = -1
 """Further status of `search_rows`: no room for a path."""
 AT = record("i8 utterance frame steps left")
-"""Where a group is: utterance and frame to continue at, steps so far, frames that the
-call may still search."""
+"""Progress of a group: utterance and frame to continue at, steps so far, frames that
+the call may still search."""
 
 
 class Group(NamedTuple):
-    """Chunks of utterances under way; or whole ones, and room for their results."""
+    """Chunks of several utterances; or whole ones, with their results."""
 
     places: np.ndarray  # int64 [B, PLACE]
     ends: np.ndarray  # PATH_END [B], graph costs being those of final states; or [0]
-    steps: np.ndarray  # STEP [M], of each path the last one first
+    steps: np.ndarray  # STEP [M], each path from last to first
     at: np.ndarray  # AT [1]
 
 
@@ -423,7 +416,7 @@ _NO_ENDS = np.zeros(0, PATH_END)
 def new_group(
     searches: Sequence[UtteranceMemory], chunks: Sequence[np.ndarray]
 ) -> Group:
-    """A group of log-probs, float32 [T, V], C order, which must stay where they are."""
+    """Return a group of log-probs, float32 [T, V], C order, which must not move."""
     places = places_of(searches)
     for place, chunk in zip(places, chunks, strict=True):
         assert chunk.flags.c_contiguous and chunk.dtype == np.float32
@@ -432,7 +425,7 @@ def new_group(
 
 
 def places_of(searches: Sequence[UtteranceMemory]) -> np.ndarray:
-    """Where utterances are, int64 [B, PLACE]; of one alone its own row."""
+    """Return places of utterances, int64 [B, PLACE]; a view for a single one."""
     if len(searches) == 1:
         return searches[0].place
     return np.concatenate([search.place for search in searches])
@@ -441,10 +434,8 @@ def places_of(searches: Sequence[UtteranceMemory]) -> np.ndarray:
 def search_group(
     searches: Sequence[UtteranceMemory], group: Group, pace: CallBudget
 ) -> Group:
-    """Search all chunks; those of a group with ends belong to one search after another.
-
-    Inputs are of one type. Returns the group, with the steps.
-    """
+    """Search all chunks; a group with ends uses one search for one after another."""
+    # Inputs are of one type. Returns the group, with the steps.
     memory, at, u, status = searches[0].memory, group.at[0], 0, OK
     scratch = memory.scratches.take(max([len(x.state.value.record) for x in searches]))
     try:
@@ -475,7 +466,7 @@ def search_group(
 def search_chunks(
     searches: Sequence[CpuSearch], chunks: Sequence[np.ndarray], pace: CallBudget
 ) -> None:
-    """Search a chunk of each, for which it has room."""
+    """Search a chunk of each search; each must have room."""
     search_group(searches, new_group(searches, chunks), pace)
 
 
@@ -484,16 +475,14 @@ _ZERO = uint64(0)
 
 @kernel
 def address_of(rows):
-    """The address of an array, which `ctypes` finds in five times as long."""
+    """Return the address of an array; `ctypes` takes five times as long."""
     return rows.ctypes.data
 
 
 @kernel
 def search_rows(inputs, scratch, state, record, group):
-    """Search the chunks of a group, from where it is; OK or the array to grow.
-
-    `inputs`, `state`, `record`: of any of its utterances, for their types.
-    """
+    """Continue with the chunks of a group; return OK or the array to grow."""
+    # `inputs`, `state`, `record`: of any of its utterances, for their types.
     places, ends, steps, ats = group
     whole, at = len(ends) > 0, ats[0]
     while at.utterance < len(places):
@@ -513,7 +502,7 @@ def search_rows(inputs, scratch, state, record, group):
             restart(search.state)
         before = progress.frames
         status, frame = advance(search, logprobs, first)
-        if place[AT_KEPT] != 0:  # frames before the next fold, whose costs it reads
+        if place[AT_KEPT] != 0:  # the next fold reads the costs of these frames
             kept = float_rows(place[AT_KEPT:])
             for t in range(progress.frames - before):
                 copy_rows(logprobs[first + t], kept[before - progress.folded + t])
@@ -532,11 +521,9 @@ def search_rows(inputs, scratch, state, record, group):
 
 @inlined
 def _end(search, logprobs, end, steps, first):
-    """Write the path of an utterance to `steps`, from `first` on; False without room.
-
-    Blanks and repeats are inserted between trace nodes. The state is unchanged, so that
-    the search can continue afterwards.
-    """
+    """Write the path of an utterance to `steps` from `first`; False if too small."""
+    # Blanks and repeats are inserted between trace nodes. The state is unchanged, so
+    # that the search can continue afterwards.
     rows, params, oov = search.rows, search.params, search.oov
     scratch, state = search.scratch, search.state
     progress = state.progress[0]
@@ -588,7 +575,6 @@ def _end(search, logprobs, end, steps, first):
 
 @inlined
 def _repeated(rows, oov, state, node):
-    """Token of a node, or of the last token arc before it; an arc that repeats it."""
     one = state.nodes[uint64(node)]
     while one.arc & EPSILON_ARC and one.arc != NONE:
         one = state.nodes[uint64(one.before)]

@@ -35,20 +35,17 @@ from wfstdec.wfst.final import best_end, best_so_far
 _NOTHING = uint32(0)
 _FIRST_TOKEN = int64(ilabel_of(0))
 _UNSEEN, _SEEN = -2, -1
-"""In the place of a number."""
+"""In place of a number."""
 
 
 @jit
 def fold_paths(search, chunk, whole):
-    """Fold the paths of all entries; afterwards the trace has roots only.
-
-    `chunk`: log-probs since the last fold, float32 [T, V]. `whole`: the utterance ends
-    here: only the best path is folded, and the trace stays.
-
-    Returns (position of the best entry's tip, its cost, cost with the final cost; tips,
-    number of events); of a whole utterance (0, its cost with the final cost, the
-    unscaled final cost or infinity).
-    """
+    """Fold the paths of all entries; afterwards the trace has roots only."""
+    # `chunk`: log-probs since the last fold, float32 [T, V]. `whole`: the utterance
+    # ends here: only the best path is folded, and the trace is unchanged. Returns
+    # (position of the best entry's tip, its cost, cost with the final cost; tips,
+    # number of events); of a whole utterance (0, its cost with the final cost, the
+    # unscaled final cost or infinity).
     chunk = chunk, search.state.progress[0].folded
     rows, scratch, state = search.rows, search.scratch, search.state
     ends = scratch.ends[: spread(search)]
@@ -66,8 +63,8 @@ def fold_paths(search, chunk, whole):
     now = uint32(progress.frames)
     for i in range(progress.entries):
         state.token_node[i] = state.blank_node[i] = uint32(0)
-    # Entries without a token get node 0, which no path has: a tie of blanks looks for
-    # the token that has the same node.
+    # Entries without a token get node 0, which no path has: a tie of blanks searches
+    # for the token with the same node.
     state.nodes[0].before, state.nodes[0].arc = _NOTHING, NONE
     for e in range(len(ends)):
         node, i = uint32(e + 1), int64(ends[e].arc & ~FROM_TOKEN)
@@ -84,7 +81,7 @@ def fold_paths(search, chunk, whole):
 
 @inlined
 def boosts_at_end(search):
-    """Boosts of the entries that `spread` wrote, as `best_end` has them."""
+    """Return boosts of the entries that `spread` wrote, as `best_end` has them."""
     if search.phrases is None:
         return None
     else:
@@ -94,7 +91,7 @@ def boosts_at_end(search):
 
 @inlined
 def end_of(search, ends):
-    """The best of the states that `spread` wrote; as `best_end`."""
+    """Return the best of the states that `spread` wrote; as `best_end`."""
     return best_end(
         *(ends, search.rows.final_cost, search.params.lm_scale),
         *(search.state.progress[0].died < 0, boosts_at_end(search)),
@@ -103,19 +100,15 @@ def end_of(search, ends):
 
 @jit
 def _fold(search, ends, chunk):
-    """Fold the paths to `ends`, as written by `spread`.
-
-    Returns (TIP [E], how many events there are now).
-    """
     rows, params, state = search.rows, search.params, search.state
     oov, rule, history = search.oov, search.rule, state.history
     nodes, now = state.nodes, int64(state.progress[0].frames)
     count = state.progress[0].nodes
-    number = np.full(count, _UNSEEN, np.int32)  # where `found` has a node
+    number = np.full(count, _UNSEEN, np.int32)  # position in `found`
     waiting, arcs = np.empty(count, np.int32), np.empty(count, np.uint32)
     splits, depth = np.zeros(len(ends) + 1, np.int64), 0
-    # Back from each entry to nodes that were seen. Arcs are far apart in memory: they
-    # are asked for before they are needed.
+    # Back from each entry to visited nodes. Arcs are far apart in memory and are
+    # prefetched.
     for e in range(len(ends)):
         at = int64(ends[e].node)
         while number[at] == _UNSEEN and nodes[at].arc != NONE:
@@ -127,7 +120,7 @@ def _fold(search, ends, chunk):
             prefetch(rule.arcs, int64(arcs[depth]))
             depth, at = depth + 1, int64(nodes[at].before)
         splits[e + 1] = depth
-    # Forwards again, from a root or a node whose tip is known.
+    # Forwards again, from a root or a node with a tip.
     found, num, num_events = new_tips(count), 0, history.progress[0].events
     folded = new_tips(len(ends))
     for e in range(len(ends)):

@@ -1,7 +1,7 @@
-"""The WFST search on a GPU: its kernels, and the host code that feeds them.
+"""WFST search on a GPU: kernels and their host code.
 
-backend        the search on a device, of CUDA by CuPy; batches fit its memory
-batch          utterances side by side, sessions, and batches that record lattices
-layout         records that host and kernels share, the `Program`, sizes of memory, the
+backend        the search on a CUDA device by CuPy; batches fit its memory
+batch          batches of utterances, sessions, and batches that record lattices
+layout         records shared by host and kernels, the `Program`, sizes of memory, the
                graph and OOV words on the device
 """

@@ -3,10 +3,10 @@
     backend = CudaBackend(graph)                     # the current CUDA device
     backend.decode(utterances, options, boosts)      # a Path per utterance
 
-Arrays on the GPU (torch, CuPy, anything with DLPack) are used as they are, float32,
-float16 or bfloat16, without a copy. All work goes to the caller's stream (torch's
-current one, else CuPy's) and is done when a call returns. Kernels are compiled at first
-use and cached on disk (`gpu/compiling.py`).
+Arrays on the GPU (torch, CuPy, anything with DLPack) in float32, float16 or bfloat16
+are used without a copy. All work is enqueued on the caller's stream (torch's current
+one, else CuPy's) and is done when a call returns. Kernels are compiled at first use and
+cached on disk (`gpu/compiling.py`).
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class DeviceBackend(BatchingBackend):
         lengths: Sequence[int],
         record: bool,
     ) -> DeviceBatch:
-        """Make a batch of whole utterances."""
+        """Create a batch of whole utterances."""
         kind = RecordingBatch if record else DeviceBatch
         return kind(self.device_graph, options, boosts, lengths)
 
     def pool(self, options: WfstOptions | None) -> ScratchPool:
-        """Scratch, shared by all options."""
+        """Return the scratch, shared by all options."""
         return self.device_graph.scratch
 
     def utterance_bytes(
@@ -69,7 +69,7 @@ class DeviceBackend(BatchingBackend):
         options: WfstOptions | None,
         record: bool = False,
     ) -> int:
-        """Size of an utterance, bytes; independent of the options."""
+        """Return the size of an utterance, bytes; independent of the options."""
         entries = self.device_graph.scratch.entries
         return utterance_bytes(entries, num_frames, record)
 
@@ -88,12 +88,11 @@ class CudaBackend(TakesGpuArrays, DeviceBackend):
         super().__init__(graph, CupyDevice(PROGRAM, threads, macros=PLAIN.macros))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the graph: the loading process uploads it to its device."""
         return backend_for, (self.graph,)
 
 
 def backend_for(graph: PackedGraph) -> CudaBackend:
-    """The graph on the current CUDA device, shared by all decoders that search it."""
+    """Return the graph on the current CUDA device, shared by all its decoders."""
     key = id(graph), load_cupy().cuda.Device().id
     with _MAKING:
         backend = _BACKENDS.get(key)  # it holds the graph, so the id is still valid

@@ -7,7 +7,7 @@
     batch = RecordingBatch(device_graph, options, boosts, lengths)
     batch.finish()                                        # a RecordedLattice each
 
-`gpu/batch.py` launches kernels, enlarges arrays, and reports bad numbers.
+`gpu/batch.py` launches kernels, enlarges arrays, and reports invalid numbers.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,6 @@ LAYOUT = BatchLayout(
         ),
     },
 )
-"""The search's batches."""
 _STEPS_PER_FRAME = 2
 """Initial capacity for the arcs of a path, per frame."""
 
@@ -59,7 +58,7 @@ _STEPS_PER_FRAME = 2
 def _stepping(
     boosts: CompiledBoosts, overlay: Overlay | None, scales: SearchParams
 ) -> PhraseBoosts | None:
-    """Phrases of an utterance; empty ones if credit is deferred without phrases."""
+    """Return phrases of an utterance; empty if credit is deferred without phrases."""
     top_bonus = boosts.words.top_bonus
     if overlay is not None:
         top_bonus = top_bonus + overlay.top_bonus
@@ -71,7 +70,7 @@ def _stepping(
 def boosts_at_end(
     boosts: CompiledBoosts, options: WfstOptions, frontier: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.float32] | None:
-    """Boosts for `best_end`."""
+    """Return boosts for `best_end`."""
     if not boosts:
         return None
     phrases = initial_states() if boosts.phrases is None else boosts.phrases
@@ -80,7 +79,7 @@ def boosts_at_end(
 
 
 class DeviceBatch(Batch):
-    """Utterances side by side: `advance` any number of times, then `finish`."""
+    """Batch of utterances: `advance` any number of times, then `finish`."""
 
     # `lengths`: number of frames of each; None if they arrive in chunks.
 
@@ -143,7 +142,6 @@ class DeviceBatch(Batch):
         return self._oov.read(steps, ends)
 
     def _find_paths(self, capacity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Steps of all paths, the last of each first, and where each begins."""
         starts = np.concatenate([[0], np.cumsum(capacity)])
         buffer = self._device.empty(int(starts[-1]), d.STEP)
         first = self._device.address(buffer)
@@ -167,7 +165,7 @@ class DeviceSession(DeviceBatch, Session):
         self._at_end = partial(boosts_at_end, boosts, options)
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
-        """The best path so far but its first tokens and words; it can continue."""
+        """Return the best path so far, without its first tokens and words."""
         frontier = self.fold()
         one = self.utterances[0]
         at, cost, ended = best_so_far(
@@ -187,7 +185,7 @@ class DeviceSession(DeviceBatch, Session):
         at, cost, final = best_end(
             frontier, final_costs, self._lm_scale, survived, self._at_end(frontier)
         )
-        # Memory first: others that wait for it need not wait for the path.
+        # First release memory, for which others may wait.
         self._release()
         end = np.zeros(1, PATH_END)
         if final:
@@ -198,7 +196,7 @@ class DeviceSession(DeviceBatch, Session):
         return self._history.read(at, end)
 
     def fold(self) -> np.ndarray:
-        """Fold the trace on the host; the frontier, ENTRY [F]."""
+        """Fold the trace on the host; return the frontier, ENTRY [F]."""
         with self._device.on_stream(self._stream):
             self._begin()
             one = self.utterances[0]
@@ -210,9 +208,9 @@ class DeviceSession(DeviceBatch, Session):
 
 
 class RecordingBatch(DeviceBatch):
-    """Utterances side by side that record lattices; arguments as `DeviceBatch`."""
+    """Batch of utterances that records lattices; arguments as `DeviceBatch`."""
 
-    # Kernels record what is within `lattice_beam` so far; the host prunes it. Positions
+    # Kernels record arcs within `lattice_beam` so far; the host prunes them. Positions
     # on the device depend on the schedule of threads: `arranged` sorts them.
 
     def __init__(
@@ -244,7 +242,7 @@ class RecordingBatch(DeviceBatch):
         return [self._recorded(i, *found[i], one) for i, one in enumerate(best)]
 
     def _records(self, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """ENTRY [F], NODE [N], LINK [M] of an utterance."""
+        """Return ENTRY [F], NODE [N], LINK [M] of an utterance."""
         counts = self.utterances[i]
         frontier, trace, links = (
             self._download(name, int(counts[f"{name}_count"]), i)
@@ -261,14 +259,13 @@ class RecordingBatch(DeviceBatch):
         links: np.ndarray,
         best: Path,
     ) -> RecordedLattice:
-        """Sort and prune the records of an utterance."""
         graph, overlay = self._device_graph.graph, self._oov.overlays[i]
         at_end = boosts_at_end(self._given[i], self._options, frontier)
         costs = graph.final_cost, np.float32(self._options.lm_scale)
         survived = bool(self.utterances[i]["died"] == NONE)
         _, least, is_final = best_end(frontier, *costs, survived, at_end)
         excess, rest = lattice_pack.ends(frontier, at_end, *costs, least, is_final)
-        # The CPU's rule, on the device's records: what is kept must not depend on the
+        # The CPU's rule on the device's records: the lattice must not depend on the
         # backend.
         limit = np.float32(self._options.beam_of_lattice)
         extra = lattice_pack.spread(frontier, excess, len(trace), links, limit)
@@ -308,8 +305,8 @@ class RecordingBatch(DeviceBatch):
     def _boost_costs(
         self, i: int, arcs: np.ndarray, bonus: np.ndarray, boost_state: np.ndarray
     ) -> np.ndarray:
-        """Boost costs of arcs of the graph, float32 [M], negative for credit."""
-        # `bonus`: of arcs of OOV words. `boost_state`: what each arc leaves.
+        """Return boost costs of arcs, float32 [M], negative for credit."""
+        # `bonus`: of arcs of OOV words. `boost_state`: at the source of each arc.
         boosts, blank = self._given[i], ilabel_of(self._device_graph.graph.tokens.blank)
         if not boosts:
             return np.zeros(len(arcs), np.float32)
@@ -319,7 +316,7 @@ class RecordingBatch(DeviceBatch):
         begun = np.where(stays, EPSILON, label)
         word = np.where(arcs["ilabel"] & CARRIES_WORD, arcs["olabel"], EPSILON)
         steps = np.stack([boost_state, begun, word, bonus.view(np.uint32)], axis=1)
-        # In plain Python: the arcs have few different steps.
+        # In Python: the arcs have few different steps.
         different, first, which = np.unique(
             steps, axis=0, return_index=True, return_inverse=True
         )

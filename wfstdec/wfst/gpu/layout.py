@@ -1,8 +1,8 @@
-"""The records of `kernels/layout.cuh` as NumPy types, the `Program`, the device's data.
+"""Records of `kernels/layout.cuh` as NumPy types, the `Program`, data on the device.
 
 graph = DeviceGraph(graph, device, first_capacity)    # shared by all batches
 of_batch = BatchOverlays(graph, boosts)               # a CompiledBoosts per utterance
-of_batch.records, of_batch.read(...)                  # what kernels read; paths back
+of_batch.records, of_batch.read(...)                  # for kernels; for reading paths
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS = range(6)
 PHASES = ("keep", "bound", "emit", "recombine", "close", "settle", "other")
 """Phases of a frame, timed by kernels compiled for it."""
 OWN_BYTES = 6 * 1024
-"""Shared memory of a block's variables, at most."""
+"""Largest shared memory of a block's variables, bytes."""
 
 STRUCTS = read_structs(KERNELS / "layout.cuh", **logprobs.STRUCTS, **boosts.STRUCTS)
-"""The records that host and kernels share, by their names there."""
+"""Records shared by host and kernels, by their names there."""
 ENTRY, NODE, UTTERANCE = STRUCTS["Entry"], STRUCTS["Node"], STRUCTS["Utterance"]
 LINK, OVERLAY, STEP = STRUCTS["Link"], STRUCTS["Overlay"], STRUCTS["Step"]
 STATE_ARCS = STRUCTS["StateArcs"]
@@ -76,14 +76,14 @@ SLOT_BYTES = sum(dtype.itemsize for dtype in TABLE_ARRAYS.values())
 
 
 def table_bytes(room: int) -> int:
-    """Size of the largest table that fits, bytes."""
+    """Return the size of the largest table that fits, bytes."""
     return max(0, room) // SLOT_BYTES * SLOT_BYTES
 
 
 class Variant(NamedTuple):
-    """What the kernels of a launch are compiled for: the least that will do."""
+    """Compile-time features of a launch's kernels, as few as possible."""
 
-    # Code that is left out makes the rest fit into the instruction cache.
+    # Omitted code leaves room for the rest in the instruction cache.
     phrases: bool = True  # whether any utterance has phrases
     logprob_type: int = logprobs.MIXED  # of all chunks, or `MIXED`
     times: bool = False  # whether phases are timed
@@ -130,7 +130,7 @@ PROGRAM = Program(
 def state_arcs_of(
     splits: np.ndarray, num_epsilons: np.ndarray, rank: np.ndarray | int = 0
 ) -> np.ndarray:
-    """STATE_ARCS [S] of rows of arcs, their first ones epsilons."""
+    """Return STATE_ARCS [S] of rows of arcs, epsilon arcs first."""
     states = np.zeros(len(num_epsilons), STATE_ARCS)
     states["begin"], states["end"] = splits[:-1], splits[1:]
     states["emit"] = splits[:-1] + num_epsilons
@@ -139,7 +139,7 @@ def state_arcs_of(
 
 
 def task_of(scales: SearchParams, tokens: TokenTable) -> np.ndarray:
-    """TASK [1] with the options filled in."""
+    """Return TASK [1] with the options filled in."""
     task = np.zeros(1, STRUCTS["Task"])
     task["blank"], task["num_tokens"] = tokens.blank, len(tokens)
     names = "beam_delta", "lm_scale", "word_insertion", "instalment"
@@ -151,7 +151,7 @@ CANDIDATES_PER_ENTRY = 4
 TRACE_BYTES = 16 << 20
 """Size of an utterance's trace above which it is compacted."""
 FRAMES_AHEAD = 64
-"""Frames of full frontiers that a trace has room for, if their number is unknown."""
+"""Frames of full frontiers in a trace's capacity, if their number is unknown."""
 LINKS_PER_NODE = 2
 _MIN_FRAMES = 4
 NARROWER = "lower max_active or the beam"
@@ -159,21 +159,21 @@ NARROWER = "lower max_active or the beam"
 
 
 def trace_nodes(entries: int, num_frames: int | None) -> int:
-    """Nodes of a trace, for frontiers of `entries` entries."""
+    """Return nodes of a trace, for frontiers of `entries` entries."""
     frames = FRAMES_AHEAD if num_frames is None else num_frames + 1
     most = TRACE_BYTES // NODE.itemsize
     return max(min(frames * entries, most), _MIN_FRAMES * entries)
 
 
 def link_count(nodes: int) -> int:
-    """Lattice arcs to allocate at first for a trace of `nodes` nodes."""
+    """Return the initial capacity in lattice arcs, for a trace of `nodes` nodes."""
     return LINKS_PER_NODE * nodes
 
 
 def utterance_bytes(
     entries: int, num_frames: int | None, lattices: bool = False
 ) -> int:
-    """Bytes of an utterance, for frontiers of `entries` entries."""
+    """Return bytes of an utterance, for frontiers of `entries` entries."""
     nodes = trace_nodes(entries, num_frames)
     links = link_count(nodes) * LINK.itemsize if lattices else 0
     trace = nodes * NODE.itemsize
@@ -182,7 +182,7 @@ def utterance_bytes(
 
 
 def _counts(entries: int) -> dict[str, int]:
-    """Entries, candidates and slots of a block; the table is at most half full."""
+    """Return the capacities of a block; the table is at most half full."""
     return {
         "entry_capacity": entries,
         "candidate_capacity": CANDIDATES_PER_ENTRY * entries,
@@ -191,7 +191,6 @@ def _counts(entries: int) -> dict[str, int]:
 
 
 def _arrays(entries: int) -> list[tuple[str, int, np.dtype]]:
-    """Name, length and type of the arrays of one block."""
     groups = (ENTRY_ARRAYS, CANDIDATE_ARRAYS, TABLE_ARRAYS)
     counted = zip(groups, _counts(entries).values(), strict=True)
     return [(name, n, dtype) for group, n in counted for name, dtype in group.items()]
@@ -205,7 +204,7 @@ class DeviceOverlay:
     """An overlay on a device; `record`: an OVERLAY."""
 
     def __init__(self, device: Device, overlay: Overlay) -> None:
-        # Its epsilon arcs come from states of rank 0 alone.
+        # Its epsilon arcs come only from states of rank 0.
         splits = overlay.first_arc + overlay.state_arc_splits.astype(np.int64)
         arrays = {
             "arcs": overlay.arcs,
@@ -250,16 +249,16 @@ class BatchOverlays:
 
     @property
     def any(self) -> bool:
-        """Tell whether any utterance has OOV words."""
+        """Whether any utterance has OOV words."""
         return any(one is not None for one in self.overlays)
 
     def rule(self, i: int) -> Rule:
-        """How the arcs of utterance `i` are read."""
+        """Return the rule for the arcs of utterance `i`."""
         overlay = self.overlays[i]
         return self._rule if overlay is None else self._rule._replace(oov=overlay.arcs)
 
     def read(self, steps: np.ndarray, ends: np.ndarray) -> Sequence[Path]:
-        """`read_paths` of all utterances, each by its own rule."""
+        """Do as `read_paths` for all utterances, each by its own rule."""
         groups: dict[int, list[int]] = {}  # utterances with the same words together
         for i, one in enumerate(self.overlays):
             groups.setdefault(id(one), []).append(i)
@@ -273,7 +272,7 @@ class BatchOverlays:
 
 
 class DeviceGraph:
-    """A graph on a device; scratch, phrases and OOV words that batches share."""
+    """A graph on a device, with scratch, phrases and OOV words shared by batches."""
 
     def __init__(self, graph: PackedGraph, device: Device, first_capacity: int) -> None:
         self.graph, self.device = graph, device

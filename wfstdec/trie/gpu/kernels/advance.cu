@@ -1,8 +1,8 @@
-// The trie search: a block takes an utterance through all frames of its chunk.
+// Trie search: a block advances an utterance over all frames of its chunk.
 //
-// `frame.cuh` is one frame. A frame for which some array is too small leaves the
-// utterance as it was before; the host makes room and launches again. A frame that
-// outgrows the arrays in shared memory is done once more with those in global memory.
+// `frame.cuh` is one frame. If some array is too small for a frame, the utterance is
+// unchanged; the host enlarges the array and launches again. A frame that exceeds the
+// arrays in shared memory is repeated with those in global memory.
 #include "frame.cuh"
 
 struct Search : FrameSearch {
@@ -14,7 +14,7 @@ struct Search : FrameSearch {
         team_sync();
     }
 
-    // Go on in the other arrays.
+    // Continue in the other arrays.
     __device__ void use(bool shared) const {
         const Entry* const before = in_use.frontier;
         team_sync();
@@ -25,7 +25,7 @@ struct Search : FrameSearch {
     }
 
     // Whether to try the next frame in shared memory: most frames are about as large as
-    // the one before them, so that had to leave room to spare.
+    // the previous one, which must have left room to spare.
     __device__ bool fits_in_shared() const {
         return utterance.frontier_count <= task.shared_entries &&
             4 * progress.num_candidates <= 3 * task.shared_candidates &&
@@ -54,8 +54,8 @@ struct Search : FrameSearch {
 
     __device__ void run() const {
         const bool begun = utterance.frontier_count > 0;
-        // The frontier as it was: where numbers of others are no log-probs it may be
-        // wanted back.
+        // Backup of the frontier: restored if another utterance has numbers that are no
+        // log-probs.
         if (utterance.backup != nullptr && !task.checked)
             copy(in_global(utterance.frontier), in_global(utterance.backup));
         if (threadIdx.x == 0) {
@@ -83,7 +83,7 @@ struct Search : FrameSearch {
         }
     }
 
-    // All frames, or those up to what stands in the way.
+    // All frames, or those before an obstacle.
     __device__ u32 pass() const {
         const u32 begin = utterance.chunk_frame, num_frames = utterance.logprobs.num_frames;
         while (utterance.died == NONE && utterance.chunk_frame < num_frames) {
@@ -107,7 +107,7 @@ struct Search : FrameSearch {
 // Every block takes utterances from the queue until it is empty.
 extern "C" __global__ void __launch_bounds__(TEAM_BOUND, TEAMS_PER_SM)
 advance_chunk(const __grid_constant__ Task task) {
-    // The task is in constant memory; what changes, and all threads read, in shared.
+    // The task is in constant memory; changing data read by all threads, in shared.
     __shared__ TeamMemory team;
     __shared__ Progress progress;
     __shared__ Utterance utterance;
@@ -138,7 +138,8 @@ advance_chunk(const __grid_constant__ Task task) {
     times.write(task.phase_times);
 }
 
-// Put the frontiers and traces of utterances where the host downloads them together.
+// Copy the frontiers and traces of utterances to where the host downloads them
+// together.
 extern "C" __global__ void __launch_bounds__(TEAM_BOUND, TEAMS_PER_SM)
 gather_states(const __grid_constant__ Task task) {
     const Utterance& one = task.utterances[task.queue[blockIdx.x]];

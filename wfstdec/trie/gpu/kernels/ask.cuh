@@ -1,4 +1,4 @@
-// A token begins: what language model, look-ahead and boosts make of it.
+// Costs of a token that begins: language model, look-ahead and boosts.
 #pragma once
 #include "scratch.cuh"
 
@@ -8,12 +8,12 @@ struct Row {
     bool skipped;  // only the blank is possible
 };
 
-// What the order of a candidate counts among those of its entry: a blank after either
-// phase, the token again, then tokens that begin, two for each successor.
+// Ranks of candidates of one entry: a blank after either phase, the token again, then
+// tokens that begin, two for each successor.
 constexpr u32 BLANK_AFTER_BLANK = 0, BLANK_AFTER_TOKEN = 1, AGAIN = 2, FIRST_BEGIN = 4;
 constexpr u32 SOURCE_SHIFT = 16, NUMBER_MASK = (1u << SOURCE_SHIFT) - 1;
 
-// Where a candidate comes from and leads, by its order.
+// Source and destination of a candidate, by its order.
 __device__ __forceinline__ u32 source_of(u32 order) { return order >> SOURCE_SHIFT; }
 __device__ __forceinline__ u32 phase_before(u32 order) {
     const u32 number = order & NUMBER_MASK;
@@ -53,7 +53,7 @@ struct Costs {
         return row.skipped ? infinite() : -logprob;
     }
 
-    // What is impossible stays so at scale 0.
+    // Impossible costs stay so at scale 0.
     __device__ float scaled(float unscaled) const {
         return unscaled < infinite() ? task.acoustic_scale * unscaled : infinite();
     }
@@ -62,7 +62,7 @@ struct Costs {
         return scaled(unscaled_cost(row, token));
     }
 
-    // Whether a token may begin in this frame, after whatever entry.
+    // Whether a token may begin in this frame, after any entry.
     __device__ bool may_begin(const Row& row, u32 token) const {
         if (token == task.blank) return false;
         const float unscaled = unscaled_cost(row, token);
@@ -76,7 +76,7 @@ struct Costs {
         return fminf(bound, cost_of(progress.size_bound));
     }
 
-    // The bound by what there is so far; it may be late, and is then higher.
+    // The current bound; it may be outdated, and is then higher.
     __device__ float running_bound() const { return bound_by(peek(&progress.least)); }
 
     // The same for a cost from which up to `credit` may still be deducted, with the
@@ -92,7 +92,7 @@ struct Costs {
         return !task.by_text && count >= task.beam_size;
     }
 
-    // No less than boosts pay in a step from a boost state.
+    // Upper bound of payment in a step from a boost state.
     __device__ float most_paid(u32 boost) const {
         if (!utterance.boosted) return 0.0f;
         const float size = task.instalment;
@@ -104,7 +104,7 @@ struct Costs {
     // ----------------------------------------------------------------------- model
     __device__ u32 token_of(u32 node) const { return task.lexicon.node_token[node]; }
 
-    // The least that what follows a node costs in a state, as `lookahead.potential`.
+    // Least cost after a node in a state, as `lookahead.potential`.
     __device__ float lookahead_cost(u32 state, u32 node) const {
         const Lexicon& lexicon = task.lexicon;
         if (!task.has_lexicon) return 0.0f;
@@ -124,8 +124,8 @@ struct Costs {
         return fminf(best, total + lexicon.unigram_cost[node]);
     }
 
-    // What boosts make of a word that ends, NONE where none does, and of the token that
-    // begins; the boost state becomes the next one.
+    // Payment for a word that ends, NONE without one, and for the token that begins;
+    // the boost state becomes the next one.
     __device__ float step_boosts(u32& boost, u32 word, u32 token) const {
         if (!utterance.boosted) return 0.0f;
         float credit = word != NONE ? find_bonus(utterance.words, word) : 0.0f;
@@ -140,8 +140,7 @@ struct Costs {
     }
 
     // ------------------------------------------------------------------ candidates
-    // Add a candidate that is within a bound; of one that has no room only the count
-    // tells.
+    // Add a candidate that is within a bound; without room only the count increases.
     __device__ void add(const Candidate& candidate, float bound) const {
         if (!(candidate.cost <= bound)) return;
         if (candidate.cost < cost_of(peek(&progress.least)))
@@ -150,7 +149,7 @@ struct Costs {
         if (at < arrays.candidate_capacity) arrays.candidates[at] = candidate;
     }
 
-    // The candidates of a token that begins, one for each phase that it may follow.
+    // Candidates of a token that begins, one per preceding phase.
     __device__ void ask(const Row& row, const Pending& pending) const {
         const Entry& entry = arrays.frontier[pending.source];
         const u32 token = pending.token, pron = pending.pron;
@@ -164,10 +163,10 @@ struct Costs {
             graph = step(task.automaton, state, word) + task.lexicon.pron_cost[pron];
             insertion = insertion + task.word_insertion;
         }
-        // What was charged ahead is exchanged for what is charged ahead now.
+        // The new advance charge replaces the old one.
         const float ahead = lookahead_cost(state, pending.node);
         graph = (graph + ahead) - entry.lookahead_cost;
-        if (!(graph < infinite())) return;  // impossible, also where lm_scale is 0
+        if (!(graph < infinite())) return;  // impossible, also with lm_scale 0
         u32 boost = entry.boost;
         const float boost_cost = step_boosts(boost, word, token);
         Candidate candidate;
@@ -184,9 +183,10 @@ struct Costs {
         const bool repeated = token == token_of(entry.node);
         const float acoustic = token_cost(row, token);
         for (u32 phase = BLANK; phase <= NONBLANK; ++phase) {
-            // Without a blank in between, a token that is said twice is said once.
+            // Without a blank in between, the same token again is a repeat.
             if (repeated && phase == NONBLANK) break;
-            // With "max" from the cheaper phase alone, of equal ones from the blank.
+            // With "max" only from the phase of lower cost; at equal costs from the
+            // blank.
             const bool dearer =
                 (entry.nonblank_cost < entry.blank_cost) != (phase == NONBLANK);
             if (!task.sums && !repeated && dearer) continue;
@@ -200,7 +200,7 @@ struct Costs {
         }
     }
 
-    // A blank, or the same token again; the least cost of them. Where they are all that is
+    // A blank, or the same token again; returns their least cost. If they are all
     // needed to bound costs by size, that bound is not known yet.
     __device__ float stay(const Row& row, u32 source) const {
         const Entry& entry = arrays.frontier[source];
@@ -231,7 +231,7 @@ struct Costs {
             least = fminf(least, candidate.cost);
             add(candidate, bound());
         }
-        // The same token goes on only after itself.
+        // The same token continues only after itself.
         if (entry.nonblank_cost < infinite()) {
             candidate.cost =
                 entry.nonblank_cost + token_cost(row, token_of(entry.node));

@@ -1,12 +1,12 @@
-// Which tokens may begin after which entries, before the language model is asked.
+// Selection of tokens and entries to expand, before the language model is queried.
 #pragma once
 #include "merge.cuh"
 
-// With more tokens, or without a lexicon, the most probable token begins first: a bound
-// that no token that begins has lowered lets so many of them through that the frame leaves
-// shared memory.
+// With more tokens, or without a lexicon, the most probable token begins first: under
+// a bound that no token has lowered, so many of them pass that the frame leaves shared
+// memory.
 constexpr u32 BEST_FIRST = 128;
-// Within wider beams of the best candidate there are more tokens than entries that stay.
+// With wider beams around the best candidate, more tokens pass than entries stay.
 constexpr float WIDE_BEAM = 16.0f;
 constexpr u32 TURN = 3;  // log-probs of a thread that are read at a time
 constexpr u32 FEW_TOKENS = WARP;  // more of them are listed again under a lower bound
@@ -14,12 +14,13 @@ constexpr u32 FEW_TOKENS = WARP;  // more of them are listed again under a lower
 struct Expansion : Costs {
     TeamMemory& team;
 
-    // Candidates of all entries if no token begins; they bring the bound down first.
+    // Candidates of all entries if no token begins; they lower the bound first.
     __device__ void stay_everywhere(const Row& row) const {
         const bool full = is_full(utterance.frontier_count);
         for (u32 i = threadIdx.x; i < utterance.frontier_count; i += THREADS) {
             const float least = stay(row, i);
-            // As many different entries as may stay: none that costs more than all will.
+            // The number of different entries that may stay: none costs more than all
+            // will.
             if (full) atomicMax(&progress.size_bound, ordered(least));
             const float most = most_paid(arrays.frontier[i].boost);
             if (most > 0.0f) atomicMin(&progress.most_paid, ordered(-most));
@@ -33,10 +34,10 @@ struct Expansion : Costs {
         return fminf(loosened(credit), MAX_COST);
     }
 
-    // List the tokens that may begin, in no order: those that cost no more than `near`,
+    // List the tokens that may begin, unordered: those that cost no more than `near`,
     // and from the end of the list those that cost no more than `far`. Note the most
-    // probable one, where it begins first and is not known. Numbers that are no
-    // log-probs are found here.
+    // probable one, if it begins first and is not known. Also detects numbers that are
+    // no log-probs.
     __device__ void find_tokens(
         const Row& row, float near, float far, u32 room) const {
         const bool finds_best = best_token() == NONE &&
@@ -86,18 +87,18 @@ struct Expansion : Costs {
         find_tokens(row, some_far() ? most - arrays.frontier[1].cost : most, most, room());
     }
 
-    // Whether tokens are listed apart that are near the first entry alone: entries are in
-    // order, and those behind it cost what the second one does, or more.
+    // Whether tokens near only the first entry are listed separately: entries are in
+    // order, and later ones cost at least as much as the second one.
     __device__ bool some_far() const {
         return utterance.frontier_count > 1 && task.token_top_k >= task.num_tokens;
     }
 
-    // Tokens that there is room for in front, and at the end of the list.
+    // Room for tokens in front, and at the end of the list.
     __device__ u32 far_room() const { return some_far() ? arrays.token_capacity / 2 : 0; }
     __device__ u32 room() const { return arrays.token_capacity - far_room(); }
 
-    // How many tokens an entry has to be held against: those that are listed; for the first
-    // one all of the frame, where the end of the list has no room.
+    // The number of tokens to compare with an entry: the listed ones; for the first one
+    // the whole frame, if the end of the list has no room.
     __device__ u32 num_listed(u32 source) const {
         const u32 far = source == 0 ? progress.num_far : 0;
         return far > far_room() ? task.num_tokens : progress.num_tokens + far;
@@ -120,16 +121,16 @@ struct Expansion : Costs {
         if (threadIdx.x % WARP == 0) atomicMin(&progress.best_token, best);
     }
 
-    // The most probable token where some begin first, else NONE.
+    // The most probable token if some begin first, else NONE.
     __device__ u32 best_token() const { return static_cast<u32>(progress.best_token); }
 
     // Lower the bound by the size of the beam: the cost of the `beam_size`-th of the
-    // different entries that candidates lead to so far, if there are so many.
+    // different entries of candidates so far, if there are that many.
     __device__ void bound_by_size() const {
         const u32 count = progress.num_candidates;
         if (!is_full(count) || count > arrays.candidate_capacity) return;
-        // A slot for each key, and the least cost that leads to it. Different keys of one
-        // hash count as one: the bound is then higher than it might be.
+        // A slot per key, with its least cost. Different keys of one hash count as one:
+        // the bound is then higher than necessary.
         u32 num_slots = 1;
         while (num_slots < count) num_slots <<= 1;
         u32* const tags = arrays.slots;
@@ -184,7 +185,7 @@ struct Expansion : Costs {
         team_sync();
     }
 
-    // How many tokens an entry has to be held against.
+    // The number of tokens to compare with an entry.
     __device__ u32 num_items(u32 source) const {
         const Lexicon& lexicon = task.lexicon;
         const Entry& entry = arrays.frontier[source];
@@ -197,8 +198,8 @@ struct Expansion : Costs {
         return children[1] - children[0] + (prons[1] - prons[0]) * after;
     }
 
-    // The k-th of them; false where it leads nowhere. No boost apart, no step of its kind
-    // lowers the cost by more than `credit`.
+    // The k-th of them; false without a destination. Except for boosts, no step of its
+    // kind lowers the cost by more than `credit`.
     __device__ bool find_item(
         const Row& row, u32 source, u32 k, Pending& item, float& credit) const {
         const Lexicon& lexicon = task.lexicon;
@@ -231,8 +232,8 @@ struct Expansion : Costs {
                 credit = fminf(credit, task.end_credit + task.lm_scale * gain);
             }
         }
-        // Any token may begin a word between words, and where nothing has to stand between
-        // this one and the next. A separator leads to the root, which is no child.
+        // Any token may begin a word between words, and directly after a word if no
+        // separator is required. A separator leads to the root, which is no child.
         if (item.token == NONE) {
             item.token = item.node = listed(source, at);
             if (task.has_lexicon)
@@ -248,7 +249,7 @@ struct Expansion : Costs {
         return item.node != NONE && may_begin(row, item.token);
     }
 
-    // What follows an entry with a token that begins first: `find_item` leaves it out.
+    // The successor of an entry by a token that begins first; `find_item` omits it.
     __device__ bool find_first(
         u32 source, u32 token, Pending& item, float& credit) const {
         const Lexicon& lexicon = task.lexicon;
@@ -281,9 +282,9 @@ struct Expansion : Costs {
     }
 
     // Begin some of the listed tokens before the others, for a lower bound: the most
-    // probable one after all entries; or if many are listed and the beam is wide, as many
-    // as entries may stay, after the first entry: each leads to another entry. `find_item`
-    // leaves them out; `stayed` candidates were there before.
+    // probable one after all entries; or if many are listed and the beam is wide, one
+    // per entry that may stay, after the first entry: each leads to another entry.
+    // `find_item` omits them; `stayed` candidates existed before.
     __device__ void begin_first(const Row& row, u32 stayed) const {
         const bool many = progress.num_tokens + progress.num_far > FEW_TOKENS;
         const bool all_may = task.token_top_k >= task.num_tokens;
@@ -311,8 +312,8 @@ struct Expansion : Costs {
         list_tokens(row);
     }
 
-    // A cost that the `beam_size` most probable tokens under the bound do not exceed, and no
-    // more than twice as many.
+    // A cost that is at least that of the `beam_size` most probable tokens under the
+    // bound, and of at most twice that number.
     __device__ float best_costs(const Row& row) const {
         const u32 least = ordered(token_cost(row, best_token()));
         const u32 most = ordered(limit()) - least, size = task.beam_size;
@@ -331,8 +332,8 @@ struct Expansion : Costs {
         team_sync();
     }
 
-    // Begin tokens after all entries. Whatever passes the bound waits until there is one
-    // for each thread: the language model takes long, and all ask it at once.
+    // Begin tokens after all entries. Passing tokens wait until there is one per
+    // thread: the language model takes long, and all threads query it at once.
     __device__ void begin_everywhere(const Row& row) const {
         const u32 count = utterance.frontier_count;
         for (u32 first = 0; first < count; first += THREADS) {
@@ -363,8 +364,8 @@ struct Expansion : Costs {
         }
     }
 
-    // Let a token wait, where it passes; ask for those that wait once they are enough, or
-    // no more come.
+    // Queue a token that passes; query the queued ones once they are enough, or no more
+    // come.
     __device__ void wait(
         const Row& row, bool passes, const Pending& item, bool last) const {
         u32 total;

@@ -1,14 +1,14 @@
 // One frame of the search of an utterance; the specification is trie/reference.py.
 //
-//     stay      a blank, or the token again, after all entries: brings the bound down
-//     expand    tokens that may begin, held against the bound without the model
-//     ask       those that are left: language model, look-ahead, boosts
-//     merge     candidates within the cutoff, by what they lead to
-//     rank      new entries in order; which go on
+//     stay      a blank, or the token again, after all entries: lowers the bound
+//     expand    tokens that may begin, compared with the bound without the model
+//     ask       the remaining ones: language model, look-ahead, boosts
+//     merge     candidates within the cutoff, by destination
+//     rank      new entries in order; which of them survive
 //     settle    the next frontier, and the trace
 //
-// Candidates come in any order, and each has the place that the specification gives it:
-// ties and sums go by that. A bound that is read while it falls only lets more through;
+// Candidates arrive in any order, and each has the rank that the specification gives
+// it: ties and sums go by that. A bound that is read while it falls only admits more;
 // the cutoff drops them. Sums are float32 in the order of the specification: compile
 // with --fmad=false.
 #pragma once
@@ -16,16 +16,16 @@
 #include "rank.cuh"
 #include "times.cuh"
 
-// What the host never sees: the status of a frame that needs the arrays in global
-// memory, and of one with a number that is no log-prob.
+// Statuses that the host never sees: a frame that needs the arrays in global memory,
+// and one with a number that is no log-prob.
 constexpr u32 SPILL = NONE, NO_LOGPROB = NONE - 1;
 
 struct FrameSearch : Costs {
     TeamMemory& team;
-    Arrays& in_use;  // `arrays`, to be changed
+    Arrays& in_use;  // `arrays`, modified
     PhaseClock<NUM_TIMES>& times;
 
-    // A barrier has to lie between the last reading of counts and this.
+    // Requires a barrier after the last reading of counts.
     __device__ void begin_counting() const {
         if (threadIdx.x == 0) {
             progress.least = progress.best = ordered(infinite());
@@ -38,14 +38,14 @@ struct FrameSearch : Costs {
             progress.best_token = ~0ull;
             progress.worst = ordered(infinite());
             progress.first_cost = -infinite();
-            // Raised by each of so many entries; infinite where there are fewer.
+            // Raised by each of these entries; infinite if there are fewer.
             progress.size_bound =
                 is_full(utterance.frontier_count) ? 0 : ordered(infinite());
         }
         team_sync();
     }
 
-    // One frame. OK, or what stands in the way: then the utterance is as it was.
+    // One frame. OK, or the obstacle: then the utterance is unchanged.
     __device__ u32 frame() const {
         times.end(OTHER);
         prefetch_frame(utterance.logprobs, utterance.chunk_frame + 2, task.num_tokens);
@@ -78,7 +78,7 @@ struct FrameSearch : Costs {
         times.end(RANK);
         if (count > arrays.entry_capacity) return too_small;
         if (count > utterance.frontier_capacity) return GROW_FRONTIER;
-        // Each entry makes at most a node for each of its phases.
+        // Each entry adds at most a node for each of its phases.
         if (utterance.trace_count + 2 * count > utterance.trace_capacity)
             return GROW_TRACE;
         ranking.settle(row, count);

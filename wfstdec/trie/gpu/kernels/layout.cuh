@@ -1,4 +1,4 @@
-// The records that host and device share; `layout.py` reads them from here.
+// Records shared by host and device; `layout.py` reads them from here.
 //
 // Axes: V tokens, N nodes, P pronunciations, S states of the model, F frontier entries,
 // C candidates, M new entries, H slots of a table.
@@ -11,12 +11,11 @@
 #define THREADS 32
 #endif
 
-// What a launch leaves an utterance with: done (where a number was no log-prob, so far
-// as that), the array that is too small for the next frame, or more frames than a launch
-// takes.
+// Status of an utterance after a launch: done (with an invalid number, up to it), the
+// array that is too small for the next frame, or more frames than a launch takes.
 enum Status : u32 { OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, PAUSED };
 
-// The phases of a frame whose times a build with TIMES takes.
+// Phases of a frame, timed by builds with TIMES.
 enum Times : u32 { STAY, EXPAND, MERGE, RANK, SETTLE, OTHER, NUM_TIMES };
 
 // The phases of an entry: the last frame was a blank, or the last token.
@@ -37,29 +36,29 @@ struct Node {
     u32 previous, token, pron, start, previous_end;
 };
 
-// A way into a phase of an entry. `order` tells which of those into one phase of one
-// entry the specification names first: (source, number) in 16 bits each; see `ask.cuh`.
+// A transition to a phase of an entry. `order` ranks those into one phase of one entry
+// as the specification does: (source, number) in 16 bits each; see `ask.cuh`.
 struct Candidate {
     u64 text;
     float cost, lookahead_cost;
     u32 state, node, boost;
-    u32 token, pron;  // NONE where no token begins, where no word ends
+    u32 token, pron;  // NONE if no token begins, if no word ends
     u32 order;
     u32 entry;  // the slot of its entry, then the entry
     u32 next;   // the candidate after it in a list of the entry's phase
 };
 
-// An entry of the frontier that is being made.
+// An entry of the next frontier.
 struct NewEntry {
     u64 best_blank, best_nonblank;  // least (cost, order) into each phase
     float cost, blank_cost, nonblank_cost;
-    u32 blank_candidate, nonblank_candidate;  // that has it; NONE
-    // With "sum" all candidates into each; NONE. Later what `place_of` says.
+    u32 blank_candidate, nonblank_candidate;  // the best ones; NONE
+    // With "sum" all candidates into each; NONE. Later set by `place_of`.
     u32 blank_list, nonblank_list;
     u32 sample;  // a candidate that has its key
 };
 
-// The lexicon as trie/lexicon_trie.py has it, and the look-ahead of trie/lookahead.py.
+// The lexicon of trie/lexicon_trie.py, and the look-ahead of trie/lookahead.py.
 struct Lexicon {
     const u32* node_child_splits;  // [N + 1]
     const u32* child_token;        // [N - 1]
@@ -77,30 +76,30 @@ struct Lexicon {
     u32 uses_history;
 };
 
-// What one utterance keeps between launches, and its chunk.
+// State of one utterance between launches, and its chunk.
 struct Utterance {
     Logprobs logprobs;  // of the chunk
     WordBonuses words;
     const Phrases* phrases;  // null: there are none
     Entry* frontier;         // [frontier_capacity], in order
     Entry* backup;           // [frontier_capacity]: the frontier before a launch that
-                             // is not `checked`; null: nobody may want it back
+                             // is not `checked`; null: no backup
     Node* trace;             // [trace_capacity]
     Entry* last_frontier;    // where `gather_states` puts both, for the host
     Node* last_trace;
-    double base;             // what re-basing took off all costs so far
+    double base;             // sum of the subtracted best costs
     u32 chunk_frame;         // the next frame of the chunk to do
     u32 frontier_capacity;
     u32 trace_capacity;
     u32 frontier_count;  // 0: not yet begun
     u32 trace_count;
     u32 frames;  // done since the utterance began
-    u32 died;    // the frame that nothing survived, or NONE
+    u32 died;    // the frame that no entry survived, or NONE
     u32 status;  // a Status
     u32 boosted;
     float most_credit;  // no step is credited more
-    // Sums over frames: entries gone on from, candidates, entries made; frames whose
-    // arrays were in shared memory, and those that left it.
+    // Sums over frames: active entries, candidates, entries built; frames whose arrays
+    // were in shared memory, and those that left it.
     u64 active, candidates, entries, shared, spilled;
 };
 
@@ -140,17 +139,17 @@ struct Task {
     u32 token_top_k;  // NONE: all tokens
     u32 nbest;
     u32 sums;     // merge="sum"
-    u32 by_text;  // entries have texts of their own
+    u32 by_text;  // whether each entry belongs to one text
     float beam;
     float acoustic_scale;
     float lm_scale;
     float word_insertion;
     float token_insertion;
-    float begin_credit;   // the most by which a token lowers the cost, boosts apart
+    float begin_credit;   // most by which a token lowers the cost, without boosts
     float inside_credit;  // the same where no word ends
-    float end_credit;     // the same but for what the language model costs
-    float word_floor;     // no word and look-ahead behind it cost less, in any state
-    float instalment;     // the most that boosts pay at once
+    float end_credit;     // the same without the cost of the language model
+    float word_floor;     // least cost of a word and the look-ahead after it, in any state
+    float instalment;     // most that boosts pay at once
     float blank_penalty;
     float blank_skip_logprob;  // infinite: never
 };

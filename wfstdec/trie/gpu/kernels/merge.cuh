@@ -1,10 +1,10 @@
-// Candidates that lead to one entry become one: a table of candidates, compared by what
-// they lead to; then the least, or the sum, of those into each phase.
+// Merges candidates of one entry: a table of candidates, compared by destination; then
+// the least, or the sum, of those into each phase.
 #pragma once
 #include "ask.cuh"
 #include "log_add.cuh"
 
-// No more of a table than so many records need, cleared: all of it is to be cleared.
+// The smallest sufficient part of a table, cleared: clearing all of it takes longer.
 // Ends with a barrier.
 __device__ inline u32 clear_slots(u32* slots, u32 count) {
     u32 num_slots = 2;
@@ -14,7 +14,7 @@ __device__ inline u32 clear_slots(u32* slots, u32 count) {
     return num_slots;
 }
 
-// The slot of a table that a record's key has, where it may be the first to come.
+// The slot of a record's key, if the record may be the first of its key.
 template <class Same>
 __device__ u32 slot_of(u32* slots, u32 mask, u32 hash, u32 mine, Same same) {
     u32 slot = hash & mask;
@@ -55,7 +55,8 @@ struct Merge {
             if (candidates[q].cost <= cutoff)
                 candidates[q].entry = slot(q, num_slots - 1);
         team_sync();
-        // A candidate that took its slot makes the entry; the slot then says which.
+        // A candidate that took its slot creates the entry; the slot then has its
+        // number.
         for (u32 q = threadIdx.x; q < count; q += THREADS) {
             const u32 slot = candidates[q].entry;
             if (slot == NONE || arrays.slots[slot] != q) continue;
@@ -113,7 +114,7 @@ struct Merge {
         team_sync();
     }
 
-    // Whether a candidate is the one that its phase goes on from.
+    // Whether a phase continues from a candidate.
     __device__ void take(u32 q) const {
         const Candidate& mine = arrays.candidates[q];
         if (mine.entry == NONE) return;
@@ -143,8 +144,8 @@ struct Merge {
         atomicMin(&progress.best, ordered(entry.cost));
     }
 
-    // The sum of a list in the order of the specification: the next is looked for each
-    // time, as lists are short.
+    // The sum of a list in the order of the specification: each time the next one is
+    // searched, as lists are short.
     __device__ float sum_of(u32 list) const {
         float total = infinite();
         u32 done = 0;  // orders below it

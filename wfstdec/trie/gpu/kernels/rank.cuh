@@ -1,8 +1,8 @@
-// New entries in the order of the specification, which of them go on, and how.
+// New entries in the order of the specification: selection of survivors.
 #pragma once
 #include "merge.cuh"
 
-// Entries that are put in order by comparing all of them, where that is fastest.
+// Most entries that are sorted by comparing all of them, where that is fastest.
 constexpr u32 TILE = 2 * WARP;
 
 struct Ranking : Costs {
@@ -17,8 +17,8 @@ struct Ranking : Costs {
         return arrays.candidates[arrays.entries[e].sample];
     }
 
-    // Whether a new entry stands before another one. Costs are re-based before they are
-    // compared: rounding may make some equal that were not.
+    // Whether a new entry precedes another one. Costs are re-based before they are
+    // compared: rounding may make different ones equal.
     __device__ bool before(u32 a, u32 b) const {
         const float cost = rebased(a), other_cost = rebased(b);
         if (cost != other_cost) return cost < other_cost;
@@ -30,7 +30,7 @@ struct Ranking : Costs {
         return mine.text < other.text;
     }
 
-    // Put all that may go on into `ranks`, in order; how many.
+    // Put all entries that may survive into `ranks`, in order; returns how many.
     __device__ u32 order() const {
         u32 count = progress.num_entries;
         for (u32 e = threadIdx.x; e < count; e += THREADS) arrays.marks[e] = e;
@@ -42,8 +42,8 @@ struct Ranking : Costs {
         return count;
     }
 
-    // Sort `marks` into `ranks`: tiles by counting what is before each entry, then pairs
-    // of sorted runs, where an entry's place in the other run is a binary search.
+    // Sort `marks` into `ranks`: tiles by counting the smaller entries, then pairs of
+    // sorted runs, in which an entry's place in the other run is a binary search.
     __device__ void sort(u32 count) const {
         u32* from = arrays.ranks;
         u32* to = arrays.slots;
@@ -82,8 +82,8 @@ struct Ranking : Costs {
         }
     }
 
-    // Drop from `marks` what costs more than the `beam_size`-th, of texts those of places
-    // whose best one does; how many are left.
+    // Drop from `marks` entries above the `beam_size`-th cost, or texts of places whose
+    // best one is; returns how many are left.
     __device__ u32 drop_worst(u32 count) const {
         // Texts by costs that are re-based, as their places are compared later.
         const u32 least = ordered(task.by_text ? 0.0f : cost_of(progress.best));
@@ -129,8 +129,8 @@ struct Ranking : Costs {
         return task.by_text && !(task.sums && count <= task.beam_size);
     }
 
-    // The entry that has what is known of the place of another: `best_blank` is the least
-    // cost there, `best_nonblank` its number, `blank_list` the texts that stay.
+    // The entry with the data of another's place: `best_blank` is the least cost there,
+    // `best_nonblank` its number, `blank_list` the texts that stay.
     __device__ u32 place_of(u32 e) const { return arrays.entries[e].nonblank_list; }
 
     __device__ void find_places(u32 count) const {
@@ -154,8 +154,8 @@ struct Ranking : Costs {
     }
 
     // ------------------------------------------------------------------------ keep
-    // Choose what goes on: `beam_size` entries, or of so many places the texts that may
-    // matter; they stand first in `ranks`. How many.
+    // Select the survivors: `beam_size` entries, or the texts of that many places that
+    // may matter; they come first in `ranks`. Returns how many.
     __device__ u32 keep(u32 count) const {
         const u32 size = task.beam_size;
         if (!task.by_text) return count < size ? count : size;
@@ -187,10 +187,10 @@ struct Ranking : Costs {
         return kept;
     }
 
-    // Whether the text of rank `r` may matter: in some phase fewer than `nbest` texts of
-    // its place before it cost no more. Of those before `first` the ones that stay
-    // suffice: for each that was dropped `nbest` of them cost no more. `met` is set where
-    // one of the others has the place.
+    // Whether the text of rank `r` may matter: in some phase fewer than `nbest` earlier
+    // texts of its place cost no more. Of those before `first` the surviving ones
+    // suffice: for each dropped one `nbest` of them cost no more. `met` is set if one
+    // of the others has the place.
     __device__ bool may_matter(
         u32 first, u32 r, u32 mine, u32 place, bool& met) const {
         const NewEntry& entry = arrays.entries[mine];
@@ -212,7 +212,7 @@ struct Ranking : Costs {
     }
 
     // ---------------------------------------------------------------------- settle
-    // Make the next frontier of the first `count` ranks, and its trace nodes.
+    // Build the next frontier of the first `count` ranks, and its trace nodes.
     __device__ void settle(const Row& row, u32 count) const {
         const float best = cost_of(progress.best), worst = cost_of(progress.worst);
         for (u32 r = threadIdx.x; r < count; r += THREADS) {
@@ -248,7 +248,7 @@ struct Ranking : Costs {
         team_sync();
     }
 
-    // The frame behind the token before a candidate, where that is over.
+    // The frame after the token before a candidate, if that token is over.
     __device__ u32 token_end(const Candidate& way) const {
         return phase_before(way.order) == NONBLANK
             ? utterance.frames

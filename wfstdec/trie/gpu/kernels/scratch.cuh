@@ -1,11 +1,11 @@
-// Arrays of a block for the frame under way: in shared memory while a frame fits there,
-// else in global memory.
+// Arrays of a block for the current frame: in shared memory if a frame fits there, else
+// in global memory.
 #pragma once
 #include "team.cuh"
 
 struct Arrays {
     Entry* frontier;  // [entry_capacity], in order: an entry's position is its rank
-    Entry* next;      // [entry_capacity], the one that is being made
+    Entry* next;      // [entry_capacity], the next frontier
     Candidate* candidates;  // [candidate_capacity]
     NewEntry* entries;      // [candidate_capacity]
     u32* slots;             // [2 candidate_capacity]
@@ -56,20 +56,20 @@ __device__ inline Arrays shared_arrays(const Task& task, u64* memory) {
     return arrays;
 }
 
-// Counts of the frame under way, in shared memory.
+// Counts of the current frame, in shared memory.
 struct Progress {
     u32 least;  // `ordered` least cost of a candidate so far
     u32 num_candidates, num_entries, num_pending;
-    u32 num_tokens;        // of those that may begin, how many are near any entry
-    u32 num_far;           // how many the first one alone: from the end of the list
+    u32 num_tokens;        // number of tokens that may begin near any entry
+    u32 num_far;           // number near only the first one: from the end of the list
     u32 separator_is_near;
-    u32 most_paid;         // `ordered`, negated: the most that boosts pay
-    u32 size_bound;        // `ordered`: as many entries as may stay cost no more
+    u32 most_paid;         // `ordered`, negated: most that boosts pay
+    u32 size_bound;        // `ordered`: `beam_size` entries cost no more
     u32 best;              // `ordered` least cost of a new entry
     u32 worst;             // `ordered`: phases that cost more are dropped
     u32 trace_count;
     float first_cost;      // tokens up to it have begun after the first entry
     u64 best_token;        // least (unscaled cost, token) of the frame, blank apart; its
-                           // lower half is NONE where it does not begin first
+                           // lower half is NONE if it does not begin first
     u64 top_token;         // no token behind it, by (unscaled cost, token), may begin
 };

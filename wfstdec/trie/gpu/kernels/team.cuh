@@ -1,18 +1,18 @@
-// What the threads of a block do together: a warp, or four of them.
+// Collective operations of a block's threads: a warp, or four of them.
 #pragma once
 #include "block.cuh"
 #include "keys.cuh"
 #include "layout.cuh"
 
 constexpr u32 WARPS = THREADS / WARP;
-// The compiler is told of as many threads as the blocks of other searches have: that leaves
-// 64 registers to each, of which it need not spill any. Told that fewer come (10 and 2 blocks
-// have room in shared memory), it takes 70 for sm_120. sm_75 holds 16 blocks at most, and a
-// bound beyond that is ignored: blocks of one warp are told of as two.
+// The compiler gets the number of threads of other searches' blocks: that leaves 64
+// registers to each, without spills. With fewer (10 and 2 blocks fit in shared memory),
+// it uses 70 for sm_120. sm_75 holds at most 16 blocks, and a bound beyond that is
+// ignored: blocks of one warp count as two.
 constexpr u32 TEAM_BOUND = THREADS < 2 * WARP ? 2 * WARP : THREADS;
 constexpr u32 TEAMS_PER_SM = BLOCKS_PER_SM * MAX_THREADS / TEAM_BOUND;
 
-// A barrier of the block: of its only warp where it has one.
+// A barrier of the block, or of its only warp.
 __device__ __forceinline__ void team_sync() {
 #if THREADS == 32
     __syncwarp();
@@ -40,7 +40,7 @@ struct TeamMemory {
 };
 
 // The sum of `value` over the threads before this one; `total` becomes the sum over
-// all. A barrier has to lie between two calls.
+// all. Two calls need a barrier in between.
 __device__ __forceinline__ u32 sum_before(TeamMemory& memory, u32 value, u32& total) {
     const u32 inclusive = inclusive_warp_sum(value);
     if (WARPS == 1) {
@@ -59,8 +59,8 @@ __device__ __forceinline__ u32 sum_before(TeamMemory& memory, u32 value, u32& to
     return before;
 }
 
-// Positions behind `count` for the threads with something to append: those of a warp side
-// by side, warps in any order. All threads of a warp call it.
+// Positions after `count` for the threads with something to append: consecutive within
+// a warp, warps in any order. All threads of a warp call it.
 __device__ __forceinline__ u32 append(u32* count, bool appends) {
     const u32 those = __ballot_sync(WHOLE_WARP, appends);
     if (those == 0) return 0;
@@ -76,7 +76,7 @@ struct Bin {
 };
 
 // The bin that the n-th least key is in, by the digits counted in `bins`; its count is 0
-// if there are fewer keys. Each warp finds it alone.
+// if there are fewer keys. Each warp computes it alone.
 __device__ inline Bin bin_of(const u32* bins, u32 n) {
     constexpr u32 EACH = DIGITS / WARP;
     const u32 first = threadIdx.x % WARP * EACH;
@@ -99,10 +99,10 @@ __device__ inline Bin bin_of(const u32* bins, u32 n) {
             __shfl_sync(WHOLE_WARP, bin.before, lane)};
 }
 
-// A bound that the n least of the keys `key_at(i)`, i in [0, count), do not exceed, and of
-// others only keys equal to the n-th, or as few as make `enough` with them; of keys that
-// exceed `most` none counts, and it is the bound if n do not remain. Digits of 8 bits are
-// counted, the highest that `most` has first: keys that are spread need two rounds. Begins
+// A bound of the n least keys `key_at(i)`, i in [0, count); of other keys only those
+// equal to the n-th are within it, or at most as many as make `enough`. Keys above
+// `most` are ignored, and it is the bound if n do not remain. Digits of 8 bits are
+// counted, from the highest of `most` on: keys that are spread need two rounds. Begins
 // and ends with a barrier.
 template <class Key, class KeyAt>
 __device__ inline Key nth_least_key(
@@ -113,12 +113,12 @@ __device__ inline Key nth_least_key(
     u32 before = 0;
     while (true) {
         team_sync();
-        // (Unrolled, as THREADS would have it, ptxas spills.)
+        // (Unrolled by THREADS, ptxas spills.)
         for (u32 b = threadIdx.x; b < DIGITS; b += blockDim.x) memory.bins[b] = 0;
         team_sync();
         for (u32 i = threadIdx.x; i < count; i += THREADS) {
             const Key key = key_at(i);
-            const Key digit = (key - found) >> shift;  // large where the key is less
+            const Key digit = (key - found) >> shift;  // large if the key is less
             if (key <= most && digit < DIGITS) atomicAdd(&memory.bins[digit], 1u);
         }
         team_sync();

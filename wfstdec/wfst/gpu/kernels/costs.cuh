@@ -1,4 +1,4 @@
-// What arcs cost, in the order of additions of the specification.
+// Costs of arcs, in the order of additions of the specification.
 #pragma once
 #include "boosts.cuh"
 #include "keys.cuh"
@@ -11,7 +11,7 @@ struct Costs {
     Utterance& utterance;  // in shared memory, as all the others
     const Phrases& phrases;
 
-    // Where the log-probs of the frame begin.
+    // Start of the frame's log-probs.
     __device__ u64 row_of_frame() const {
         const u64 frame = utterance.chunk_frame;
         return frame * utterance.logprobs.frame_stride;
@@ -45,7 +45,7 @@ struct Costs {
         return has_word ? reached - find_bonus(utterance.words, arc.olabel) : reached;
     }
 
-    // What a step on an arc with a word, or on which a token begins, pays; the boost
+    // Payment of a step on an arc with a word, or on which a token begins; the boost
     // state becomes the next one.
     __device__ float pay_step(u32 arc_id, const Arc& arc, u32& boost) const {
         const bool has_word = arc.ilabel & CARRIES_WORD;

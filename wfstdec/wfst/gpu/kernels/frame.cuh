@@ -8,9 +8,10 @@
 //     close      epsilon arcs, rank by rank
 //     settle     trace nodes, re-base
 //
-// Nothing depends on the order of threads: (cost, arc id, source boost state) is
-// unique, and a bound that is read while it falls only lets more candidates through;
-// the cutoff drops them. Sums are float32 in the order of the specification: compile
+// The result does not depend on the order of threads: (cost, arc id, source boost
+// state) is unique, and a bound that is read while it falls only admits more
+// candidates; the cutoff drops them. Sums are float32 in the order of the
+// specification: compile
 // with --fmad=false.
 #pragma once
 #include "block.cuh"
@@ -23,8 +24,8 @@
 #include "times.cuh"
 #include "trace.cuh"
 
-// What the host never sees: the status of a frame that needs the larger table, and of
-// one with a number that is no log-prob.
+// Statuses that the host never sees: a frame that needs the larger table, and one with
+// a number that is no log-prob.
 constexpr u32 SPILL = NONE, NO_LOGPROB = NONE - 1;
 
 // The search of one utterance, a frame at a time.
@@ -83,7 +84,7 @@ struct FrameSearch : Costs {
         times.end(EMIT);
     }
 
-    // Bring the bound down by the arcs of the best entry, before anything is written.
+    // Lower the bound by the arcs of the best entry, before anything is written.
     __device__ void start_bound(u64 row, const Rank& last, bool skip) const {
         const Entry best = in_global(utterance.frontier)[utterance.best];
         if (!last.holds(best)) return;
@@ -97,8 +98,8 @@ struct FrameSearch : Costs {
     }
 
     // ----------------------------------------------------------------- recombine
-    // Emit and recombine; the cutoff of the frame. `progress.num_candidates` is 0 where
-    // nothing survives.
+    // Emit and recombine; returns the frame's cutoff. `progress.num_candidates` is 0 if
+    // no state survives.
     __device__ float next_entries(const Kept& kept) const {
         emit(kept);
         const float cutoff = fminf(cost_of(progress.least) + kept.beam, MAX_COST);
@@ -112,7 +113,7 @@ struct FrameSearch : Costs {
 
     // --------------------------------------------------------------------- close
     // Relax epsilon arcs, sources by rank: all arcs into a rank come from lower ones,
-    // so that the entries of a rank are final when it comes.
+    // so that the entries of a rank are final at its turn.
     __device__ void close(float cutoff) const {
         while (true) {
             const u32 rank = progress.next_rank, count = progress.num_epsilon;
@@ -147,8 +148,8 @@ struct FrameSearch : Costs {
     }
 
     // -------------------------------------------------------------------- settle
-    // Make trace nodes, re-base, hand the entries to the utterance, empty the table; OK
-    // or what stands in the way.
+    // Create trace nodes, re-base, copy the entries to the utterance, empty the table;
+    // OK or the obstacle.
     __device__ u32 settle() const {
         const u32 count = progress.num_entries;
         if (count > utterance.frontier_capacity) return GROW_FRONTIER;
@@ -218,8 +219,8 @@ struct FrameSearch : Costs {
         in_global(utterance.trace)[utterance.trace_count + i] = node;
     }
 
-    // Compact the trace where it is full; GROW_TRACE where that frees less than half.
-    // While the frontier before the launch may be wanted back, its nodes stay.
+    // Compact a full trace; GROW_TRACE if that frees less than half. If the frontier
+    // before the launch may be restored, its nodes stay.
     __device__ u32 make_room_in_trace(u32 more) const {
         if (utterance.trace_count + more <= utterance.trace_capacity) return OK;
         if (LATTICES) return GROW_TRACE;
@@ -243,7 +244,7 @@ struct FrameSearch : Costs {
     }
 
     // -------------------------------------------------------------------- frames
-    // A barrier has to lie between the last reading of counters and this.
+    // Requires a barrier after the last reading of counters.
     __device__ void begin_counting() const {
         if (threadIdx.x == 0) {
             progress.num_candidates = 0;
@@ -272,7 +273,7 @@ struct FrameSearch : Costs {
         return task.beam;
     }
 
-    // Nothing survives: the utterance ends with what the frame went on from.
+    // No survivor: the utterance ends with the frame's initial frontier.
     __device__ void die(const Rank& last) const {
         for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
             Entry& entry = in_global(utterance.frontier)[i];
@@ -282,8 +283,8 @@ struct FrameSearch : Costs {
         __syncthreads();
     }
 
-    // One frame, or the closure before the first one. OK, or what stands in the way:
-    // then the utterance is as it was.
+    // One frame, or the closure before the first one. OK, or the obstacle: then the
+    // utterance is unchanged.
     __device__ u32 frame() const {
         const bool begun = utterance.frontier_count > 0;
         times.end(OTHER);

@@ -37,7 +37,7 @@ __device__ inline Rank nth_rank(
     }
 }
 
-// The entries that a frame goes on from: `count` of them, up to the last one, with the
+// The entries that a frame expands: `count` of them, up to the last one, with the
 // frame's beam.
 struct Kept {
     Rank last;

@@ -1,13 +1,12 @@
-// The records that host and device share; `layout.py` reads them from here.
+// Records shared by host and device; `layout.py` reads them from here.
 //
 // Axes: S states, A arcs, F frontier entries, N trace nodes, H slots of a table.
 #pragma once
 #include "boosts.cuh"
 #include "logprobs.cuh"
 
-// What kernels are compiled for, as that leaves out code: whether any utterance may
-// have phrases; whether they note arcs for lattices; and whether any utterance adds
-// words.
+// Compile-time features: whether any utterance may have phrases; whether arcs are
+// recorded for lattices; whether any utterance has OOV words. Omitting them saves code.
 #ifndef PHRASES
 #define PHRASES 1
 #endif
@@ -23,18 +22,18 @@ constexpr u32 CARRIES_WORD = 1u << 29;
 constexpr u32 LEADS_TO_EPSILON = 1u << 30;
 constexpr u32 REPEAT = 1u << 31;
 
-// The arc that leads to an entry, as `arc_key` holds it: (arc id << 1) | whether its
-// next state has epsilon arcs. The top bit says that it is an epsilon arc, so that keys
-// compare as ties are decided: an emitting arc comes first, then the lower arc id.
+// Incoming arc of an entry, as in `arc_key`: (arc id << 1) | whether its next state has
+// epsilon arcs. The top bit marks an epsilon arc, so that keys compare as ties are
+// decided: an emitting arc comes first, then the lower arc id.
 constexpr u32 EPSILON_ARC = 1u << 31;
 
-// What a launch leaves an utterance with: done (where a number was no log-prob, so far
-// as that), the array that is too small, or a trace that may not be compacted as yet.
+// Status of an utterance after a launch: done (with an invalid number, up to it), the
+// array that is too small, or a trace that may not be compacted yet.
 enum Status : u32 {
     OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS
 };
 
-// The phases of a frame whose times a build with TIMES takes.
+// Phases of a frame, timed by builds with TIMES.
 enum Phase : u32 { KEEP, BOUND, EMIT, RECOMBINE, CLOSE, SETTLE, OTHER, NUM_PHASES };
 
 struct alignas(16) Arc {
@@ -55,8 +54,8 @@ struct alignas(16) Entry {
     u32 state, node, boost;
 };
 
-// An entry of the frontier that is being made. `source` is the position of its source:
-// in the frontier before, or in this one where `arc_key` has EPSILON_ARC.
+// An entry of the next frontier. `source` is the position of its source: in the
+// previous frontier, or in this one if `arc_key` has EPSILON_ARC.
 struct alignas(16) NewEntry {
     float cost;
     u32 state, source, arc_key;
@@ -71,26 +70,26 @@ struct alignas(16) Candidate {
 struct alignas(16) Node {
     u32 previous, arc;
     float acoustic;  // unscaled
-    u32 renumbered;  // scratch of compaction; NONE in between. With LATTICES, where
-                     // nothing is compacted: the boost state
+    u32 renumbered;  // scratch of compaction; NONE in between. With LATTICES, which
+                     // excludes compaction: the boost state
 };
 
-// An arc noted for a lattice, between nodes of the trace; see `recorded.py`.
+// An arc recorded for a lattice, between nodes of the trace; see `lattice_pack.py`.
 struct Link {
     u32 state, nextstate, arc;
     float excess, acoustic;
 };
 
-// The arcs of words that an utterance adds, C calls and F arcs out of each; see
-// graph/overlay.py. States and arcs are numbered on from the graph's.
+// The arcs of an utterance's OOV words, C exits and F arcs from each; see
+// graph/overlay.py. States and arcs are numbered after the graph's.
 struct Overlay {
-    const Arc* arcs;          // [A'], first F for each call, then the states' rows
-    const float* bonus;       // [A'], what each arc is credited
+    const Arc* arcs;          // [A'], first F for each exit, then the states' rows
+    const float* bonus;       // [A'], credit of each arc
     const StateArcs* states;  // [S']
     const u32* call_state;    // [C], ascending
-    u32 first_state;          // S; NONE where no words are added
+    u32 first_state;          // S; NONE without OOV words
     u32 first_arc;            // A; likewise
-    u32 num_calls;            // C; 0 where no words are added
+    u32 num_calls;            // C; 0 without OOV words
     u32 num_entering;         // F
 };
 
@@ -100,7 +99,7 @@ struct Step {
     float acoustic;
 };
 
-// What one utterance keeps between launches, its chunk, and its result.
+// State of one utterance between launches, its chunk, and its result.
 struct Utterance {
     Logprobs logprobs;       // of the chunk
     WordBonuses words;
@@ -108,11 +107,11 @@ struct Utterance {
     Overlay overlay;         // only builds with ADDED have it
     Entry* frontier;         // [frontier_capacity]
     Entry* backup;           // [frontier_capacity]: the frontier before a launch that
-                             // is not `checked`; null: nobody may want it back
+                             // is not `checked`; null: no backup
     Node* trace;             // [trace_capacity]
     Step* path;              // [path_capacity], the last step first
     Link* links;             // [links_capacity]; only builds with LATTICES have it
-    double base;             // what re-basing took off all costs so far
+    double base;             // sum of the subtracted best costs
     u32 chunk_frame;         // the next frame of the chunk to do
     u32 frontier_capacity;
     u32 trace_capacity;
@@ -121,7 +120,7 @@ struct Utterance {
     u32 within;  // entries within the beam
     u32 best;    // an entry that costs 0
     u32 frames;  // done since the utterance began
-    u32 died;    // the frame that nothing survived, or NONE
+    u32 died;    // the frame that no state survived, or NONE
     u32 status;  // a Status
     u32 path_capacity;
     u32 path_length;
@@ -130,7 +129,7 @@ struct Utterance {
     u32 links_capacity;
     u32 links_count;
     float end_cost;
-    // Sums over frames: entries gone on from, candidates, arcs looked at, entries made;
+    // Sums over frames: active entries, candidates, arcs inspected, entries built;
     // frames whose table was in shared memory, and those that left it.
     u64 active, arcs, looked, entries, shared, spilled;
 };
@@ -149,12 +148,12 @@ struct Task {
     const u32* queue;  // [queue_length], positions in `utterances`, the longest first
     u32* num_drawn;    // how many of the queue are taken
     u64* phase_times;  // [blocks, NUM_PHASES + 2]; only builds with TIMES have it
-    NewEntry* new_entries;   // [blocks, entry_capacity]: the frontier being made
+    NewEntry* new_entries;   // [blocks, entry_capacity]: the next frontier
     u32* entry_slots;        // [blocks, entry_capacity]: their slots in the table
     u32* tie_breaks;         // [blocks, entry_capacity]: least source boost state
     u32* epsilon_entries;    // [blocks, entry_capacity]: entries with epsilon arcs
     Candidate* candidates;   // [blocks, candidate_capacity]
-    u32* candidate_boosts;   // [blocks, candidate_capacity]: where phrases lead them
+    u32* candidate_boosts;   // [blocks, candidate_capacity]: their next boost states
     u32* candidate_slots;    // [blocks, candidate_capacity]: their slots in the table
     u64* table_keys;         // [blocks, table_slots]: search states; EMPTY
     u64* table_best;         // [blocks, table_slots]: least (cost, arc key)
@@ -173,8 +172,8 @@ struct Task {
     float acoustic_scale;
     float lm_scale;
     float word_insertion;
-    float instalment;  // the most that boosts pay at once
+    float instalment;  // most that boosts pay at once
     float blank_penalty;
     float blank_skip_logprob;  // infinite: never
-    float link_limit;  // the most excess that is noted
+    float link_limit;  // largest recorded excess
 };

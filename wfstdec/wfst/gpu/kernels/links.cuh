@@ -1,8 +1,9 @@
-// Noting arcs for a lattice; `recorded.py` has the rule, the host makes lattices of it.
+// Recording arcs for a lattice; `lattice_pack.py` has the rule, the host builds
+// lattices.
 //
-// Candidates within the cutoff are noted where recombination has found the entries that
-// they lead to: emitting ones first, then epsilon arcs by rank. While a frame is under
-// way a link has a cost in place of its excess, and an entry in place of the node.
+// Candidates within the cutoff are recorded after recombination has set their entries:
+// emitting ones first, then epsilon arcs by rank. Until the end of the frame a link has
+// a cost in place of its excess, and an entry in place of the node.
 #pragma once
 #include "costs.cuh"
 #include "table.cuh"
@@ -14,8 +15,8 @@ struct Links {
     Progress& progress;
     const Costs& costs;
 
-    // Note the candidates that were just recombined. What an entry costs only falls
-    // until its frame is done: a link that is too much now is too much then.
+    // Record the candidates that were just recombined. The cost of an entry only falls
+    // until the end of the frame: a link above the limit stays above it.
     __device__ void note() const {
         const Utterance& utterance = costs.utterance;
         const u64 row = costs.row_of_frame();
@@ -43,7 +44,7 @@ struct Links {
         __syncthreads();
     }
 
-    // The frame is done, and its nodes stand in the trace from `trace_count` on.
+    // The frame is done, and its nodes are in the trace from `trace_count` on.
     __device__ void finish() const {
         const Utterance& utterance = costs.utterance;
         for (u32 i = utterance.links_count + threadIdx.x; i < progress.num_links;

@@ -1,4 +1,4 @@
-// Arcs and states by number: those of the graph, and behind them those of an overlay.
+// Arcs and states by number: those of the graph, followed by those of an overlay.
 //
 // Only builds with ADDED have overlays; in others all arcs and states are the graph's.
 #pragma once
@@ -6,7 +6,7 @@
 #include "block.cuh"
 #include "layout.cuh"
 
-// Whether a state is in a word that the utterance adds.
+// Whether a state is in an OOV word of the utterance.
 __device__ __forceinline__ bool is_added_state(const Utterance& utterance, u32 state) {
     return ADDED && state >= utterance.overlay.first_state;
 }
@@ -31,13 +31,13 @@ __device__ __forceinline__ StateArcs arcs_of_state(
     return read_only(task.states + state);
 }
 
-// What an arc of the overlay is credited.
+// Credit of an arc of the overlay.
 __device__ __forceinline__ float added_bonus(const Utterance& utterance, u32 arc_id) {
     const Overlay& overlay = utterance.overlay;
     return read_only(overlay.bonus + (arc_id - overlay.first_arc));
 }
 
-// The arcs into the overlay out of a state of the graph: none where it has no call.
+// Arcs into the overlay from a state of the graph: none if it has no exit.
 __device__ inline Range entering_arcs(const Utterance& utterance, u32 state) {
     const Overlay& overlay = utterance.overlay;
     const u32 *states = in_global(overlay.call_state), count = overlay.num_calls;

@@ -1,8 +1,8 @@
-// The token-passing search: a block takes an utterance through all frames of its chunk.
+// Token-passing search: a block advances an utterance over all frames of its chunk.
 //
-// `frame.cuh` is one frame. A frame for which some array is too small leaves the
-// utterance as it was before; the host makes room and launches again. A frame that
-// outgrows the table in shared memory is done once more with the one in global memory.
+// `frame.cuh` is one frame. If some array is too small for a frame, the utterance is
+// unchanged; the host enlarges the array and launches again. A frame that exceeds the
+// table in shared memory is repeated with the one in global memory.
 #include "frame.cuh"
 
 struct Search : FrameSearch {
@@ -18,8 +18,8 @@ struct Search : FrameSearch {
         __syncthreads();
     }
 
-    // Whether to try the next frame with the table in shared memory: most frames make
-    // about as many entries as the one before them, so that had to leave room to spare.
+    // Whether to try the next frame with the table in shared memory: most frames have
+    // about as many entries as the previous one, which must have left room to spare.
     __device__ bool fits_in_shared() const {
         const u32 room = task.shared_slots / 8 * 3;
         return utterance.frontier_count < room;
@@ -39,7 +39,7 @@ struct Search : FrameSearch {
     }
 
     __device__ void run() const {
-        // A frame brings the row after the next one.
+        // A frame prefetches the row after the next one.
         for (u32 ahead = 0; ahead < 2; ++ahead)
             prefetch_frame(
                 utterance.logprobs, utterance.chunk_frame + ahead, task.num_tokens);
@@ -68,7 +68,7 @@ struct Search : FrameSearch {
 // Every block takes utterances from the queue until it is empty.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, BLOCKS_PER_SM)
 search_chunk(const __grid_constant__ Task task) {
-    // The task is in constant memory; what changes, and all threads read, in shared.
+    // The task is in constant memory; changing data read by all threads, in shared.
     __shared__ BlockMemory memory;
     __shared__ Progress progress;
     __shared__ Utterance utterance;

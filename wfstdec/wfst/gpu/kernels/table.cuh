@@ -57,9 +57,9 @@ __device__ inline Slots shared_slots(u64* memory, u32 size, u32 entry_capacity) 
     return {memory, best, entries, size, max_entries, true};
 }
 
-constexpr u32 NO_ROOM = 1, NO_SLOTS = 2;  // what `Progress.overflow` may have
+constexpr u32 NO_ROOM = 1, NO_SLOTS = 2;  // values of `Progress.overflow`
 
-// Counters of the frame that a block is at.
+// Counters of the block's current frame.
 struct Progress {
     u32 num_candidates;  // those that did not fit included
     u32 num_entries;     // of `new_entries`, those that did not fit included
@@ -68,7 +68,7 @@ struct Progress {
     u32 least;           // the least cost, ordered
     u32 within, best;    // as in `Utterance`
     u32 overflow;        // NO_ROOM, NO_SLOTS
-    u32 active, arcs, looked;  // what `Utterance` sums up
+    u32 active, arcs, looked;  // summed in `Utterance`
     u32 num_links;  // those of the frame and those that did not fit included
 };
 
@@ -103,7 +103,7 @@ struct Table {
         return static_cast<u32>(peek(&slots.keys[scratch.entry_slots()[entry]]));
     }
 
-    // Add a candidate, or say that there is no room.
+    // Add a candidate, or set the overflow.
     __device__ void append(const Candidate& candidate, u32 boost) const {
         const u32 at = atomicAdd(&progress.num_candidates, 1u);
         if (at < task.candidate_capacity) {
@@ -114,12 +114,12 @@ struct Table {
         }
     }
 
-    // Give candidates within the cutoff to their search states: each keeps the least
-    // (cost, arc key, source boost state), and that one writes the entry. No order of
-    // threads decides. A barrier has to lie between the last `append` and this.
+    // Assign candidates within the cutoff to their search states: each keeps the least
+    // (cost, arc key, source boost state), and that one writes the entry, for any order
+    // of threads. Requires a barrier after the last `append`.
     __device__ void recombine(float cutoff) const {
         const bool phrases = has_phrases(utterance);
-        // `progress.overflow` is not looked at: threads that are ahead may set it.
+        // `progress.overflow` is not read: threads that are ahead may set it.
         const u32 most = task.candidate_capacity, all = progress.num_candidates;
         const u32 count = all < most ? all : most;
         for (u32 q = threadIdx.x; q < count; q += blockDim.x) {
@@ -178,9 +178,9 @@ struct Table {
         return in_global(utterance.frontier)[candidate.source].boost;
     }
 
-    // The slot of a search state, with an entry, both made where there are none; NONE
-    // where there is no room. A frame that overflowed is lost, and its table may be
-    // full: it is not looked through.
+    // The slot of a search state, with an entry, both created if missing; NONE without
+    // room. A frame that overflowed is lost, and its table may be full: it is not
+    // searched.
     __device__ u32 slot_of(u32 state, u32 boost) const {
         const u64 key = search_state(state, boost);
         u32 slot = __umulhi(mix(state ^ mix(boost)), slots.size);
@@ -212,7 +212,7 @@ struct Table {
         return true;
     }
 
-    // What is too small where there is no room for an entry.
+    // The array that is too small for an entry.
     __device__ u32 no_entry() const {
         return slots.max_entries < task.entry_capacity ? NO_SLOTS : NO_ROOM;
     }

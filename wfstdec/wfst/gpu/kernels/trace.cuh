@@ -1,13 +1,13 @@
-// The trace of an utterance: dropping what the frontier cannot reach, walking back.
+// Trace of an utterance: dropping unreachable nodes, traceback.
 #pragma once
 #include "block.cuh"
 #include "keys.cuh"
 #include "layout.cuh"
 #include "overlay.cuh"
 
-constexpr u32 NODES_EACH = 4;  // that a thread looks at between barriers
+constexpr u32 NODES_EACH = 4;  // per thread between barriers
 
-// Mark what the frontier can reach. Nodes stand unmarked: `renumbered` is NONE.
+// Mark nodes reachable from the frontier. Unmarked nodes have `renumbered` NONE.
 __device__ inline void mark(const Utterance& utterance) {
     Node* trace = in_global(utterance.trace);
     for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
@@ -54,7 +54,7 @@ __device__ inline u32 compact(BlockMemory& memory, const Utterance& utterance) {
         entry.node = trace[entry.node].renumbered;
     }
     __syncthreads();
-    // A node moves down only: a tile is read whole before any of it is written.
+    // Nodes move down only: a tile is read completely before any of it is written.
     for (u32 first = 0; first < count; first += blockDim.x * NODES_EACH) {
         Node nodes[NODES_EACH];
         u32 numbers[NODES_EACH];
@@ -74,11 +74,11 @@ __device__ inline u32 compact(BlockMemory& memory, const Utterance& utterance) {
 
 // The entry to end at.
 struct End {
-    u64 key;  // (cost, graph state); all ones where there is none
+    u64 key;  // (cost, graph state); all ones if there is none
     u32 boost, at;
 };
 
-// What it costs to end in an entry: + the scaled final cost, with `use_final`; + the
+// Cost of ending in an entry: plus the scaled final cost, with `use_final`; plus the
 // rest of its boosts.
 __device__ inline float end_cost(
     const Task& task, const Utterance& utterance, const Entry& entry, bool use_final) {
@@ -120,13 +120,13 @@ __device__ inline End least_entry(
     return least;
 }
 
-constexpr u32 TILE = 4096;  // nodes that are brought into shared memory at a time
+constexpr u32 TILE = 4096;  // nodes per copy into shared memory
 
 // Write the path that ends at a node, the last step first, as far as there is room for
 // it; for all threads. Returns its length in full.
 //
-// One thread walks back, and each of its loads waits for the one before: so the block
-// brings the trace into shared memory, tile by tile from the end, and it walks there.
+// One thread walks back, and each of its loads depends on the previous one. So the
+// block copies the trace into shared memory, tile by tile from the end.
 __device__ inline u32 write_path(const Utterance& utterance, u32 at) {
     __shared__ u32 previous[TILE], passed[TILE], num_passed, next;
     const Node* trace = in_global(utterance.trace);
@@ -137,7 +137,7 @@ __device__ inline u32 write_path(const Utterance& utterance, u32 at) {
             previous[i - begin] = trace[i].previous;
         __syncthreads();
         if (threadIdx.x == 0) {
-            // An epsilon arc may come from behind `end`: it is of the same frame.
+            // An epsilon arc may come from after `end`: it is of the same frame.
             u32 count = 0;
             for (next = at; begin <= next && next < end; next = previous[next - begin])
                 passed[count++] = next;
