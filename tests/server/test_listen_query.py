@@ -78,7 +78,7 @@ def test_what_others_know_is_named():
 
 
 def test_what_may_be_otherwise_than_thought_is_a_warning():
-    assert "'de', the server hears 'en'" in read("language=de").warnings[0]
+    assert "'de', the server's model is for 'en'" in read("language=de").warnings[0]
     assert not read("language=EN_us&channels=2&channels=2").warnings
     assert "encoding=linear16" in read("sample_rate=8000").warnings[0]
 
