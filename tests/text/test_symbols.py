@@ -163,7 +163,7 @@ def test_epsilon_of_an_fst_is_no_token_next_to_a_blank(behind, tmp_path):
     path = write(tmp_path / "tokens.txt", f"<eps> 0\n<blk> 1\na 2\n{behind}")
     assert read_tokens(path).names == ("<blk>", "a")
     assert read_tokens(path, "<eps>").names == ("<eps>", "<blk>", "a")  # as it is given
-    with pytest.raises(TokenTableError, match="'<eps>' beside the blank '<blk>',"):
+    with pytest.raises(TokenTableError, match="'<eps>' and the blank is '<blk>',"):
         token_table(["<eps>", "<blk>", "a"])
 
 
