@@ -97,7 +97,7 @@ class Rows(NamedTuple):
 
 
 def empty_slots(size: int) -> np.ndarray:
-    """Return a hash table, int32 [2**k], of -1, half full with `size` entries at most."""
+    """Return a hash table, int32 [2**k], of -1, at most half full by `size` entries."""
     return np.full(1 << (2 * size + 1).bit_length(), -1, np.int32)
 
 

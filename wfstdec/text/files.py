@@ -33,7 +33,7 @@ _DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20
 def reading(
     place: PathLike, kind: str = "file", expected: str = "a whole one"
 ) -> Iterator[None]:
-    """Name the file in errors of reading it; parsers of damaged files raise any kind."""
+    """Name the file in errors of reading it; damage makes parsers raise anything."""
     name = os.fspath(place)
     try:
         yield

@@ -147,7 +147,7 @@ def read_kenlm_trie(path: PathLike) -> ArpaModel:
     if not header.is_trie:
         raise ArpaError(
             f"{os.fspath(path)}: a KenLM binary of the {header.kind} format, which "
-            "keeps hashes in the place of n-grams, expected what can be listed: an "
+            "keeps hashes in place of n-grams, expected one that can be listed: an "
             "ARPA file or the trie format (build_binary trie); the trie decoder takes "
             "it as it is"
         )
@@ -251,7 +251,7 @@ class _TrieReader:
         return table, after if is_longest else self.checked_children(order, after)
 
     def pointers(self, order: int) -> tuple[int, Any]:
-        """Return the bits of pointers in records, and the others, uint64 [N + 1] or 0."""
+        """Return the bits of pointers in records; the rest, uint64 [N + 1] or 0."""
         count, largest = self.counts[order - 1], self.counts[order]
         required = largest.bit_length()
         if "array-compressed" not in self.header.kind:

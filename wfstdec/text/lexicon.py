@@ -504,7 +504,7 @@ def separator_of(
         _warned.add(table.fingerprint)
         _build_log.warning(
             "'|' is the token between words, as in tables of Hugging Face; "
-            "separator='|' (--separator '|') says so, None (none) turns it off"
+            "separator='|' (--separator '|') confirms it, None (none) disables it"
         )
     return token
 

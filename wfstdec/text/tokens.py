@@ -104,7 +104,7 @@ class TokenTable:
         raise TokenTableError(f"{prefix}token {self.lacks(name)}")
 
     def lacks(self, name: str) -> str:
-        """Return words for an error: `'ey2', which the token table does not have; ...`"""
+        """Return the words `'ey2', which the token table does not have; ...`."""
         folded = {token.casefold(): token for token in reversed(self.names)}
         near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
         hint = f"; nearest: {folded[near[0]]!r}" if near else ""
