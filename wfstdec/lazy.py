@@ -81,7 +81,7 @@ def checked_types(call: _Call) -> _Call:
     """Raise `OptionError` if a call fails and an argument does not match its hint.
 
     Hints are compared only after a failure: successful calls have no overhead, and
-        accept anything that works.
+    accept anything that works.
     """
 
     @functools.wraps(call)

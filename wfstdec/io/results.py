@@ -265,7 +265,7 @@ def read_text(path: PathLike) -> dict[str, tuple[str, ...]]:
     """Read the words of each utterance, in file order; words may be missing.
 
     The format follows from the ending, else from all lines: text (`utterance
-        words...`), our JSON lines and CTM, or SCTK's trn (`words... (utterance)`).
+    words...`), our JSON lines and CTM, or SCTK's trn (`words... (utterance)`).
 
     Raises:
         FormatError: Another format, or a repeated utterance.

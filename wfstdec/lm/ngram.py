@@ -142,7 +142,7 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
     """Read or map a model of `NgramLM.save`, and validate it.
 
     Models of `MAPPED_BYTES` or more are mapped, so that processes share their pages.
-        Mapped files must not be changed in place: replace the folder, as `save` does.
+    Mapped files must not be changed in place: replace the folder, as `save` does.
 
     Raises:
         FormatError: No such folder, not a language model of wfstdec, of another

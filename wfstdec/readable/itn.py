@@ -92,9 +92,9 @@ class ItnGrammar:
         """Return segments of the words so far, and the number of settled words.
 
         Words after the first `num_settled` (None: all) may change, and more may come.
-            These do not change the segments of the settled words, and another segment
-            begins after them: `grammar(words[settled:])` continues the list. Rewrites
-            of sentences may change any word; a grammar with such rules settles none.
+        These do not change the segments of the settled words, and another segment
+        begins after them: `grammar(words[settled:])` continues the list. Rewrites of
+        sentences may change any word; a grammar with such rules settles none.
         """
         if self.rewrites:
             return self(words), 0

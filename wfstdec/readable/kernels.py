@@ -96,8 +96,8 @@ def choose(scales, costs, asks, pauses, level, first):
     """Choose events of places in order; return events and levels, int32 [N].
 
     `pauses` int32 [N]: bins, below 0 if unknown. `level`: evidence of a question from
-        the first words of the sentence and its parts. `first`: the event of the first
-        place if it is known, else below 0.
+    the first words of the sentence and its parts. `first`: the event of the first place
+    if it is known, else below 0.
     """
     events, levels = np.empty(len(costs), np.int32), np.empty(len(costs), np.int32)
     for n in range(len(costs)):

@@ -46,8 +46,7 @@ class Limits(CheckedOptions):
     streams: int = _limit(256, "streams at once")
     buffered_s: float = _limit(
         10.0,
-        "seconds of a stream's audio that wait for the search; it is then read no "
-        "faster",
+        "seconds of a stream's audio that may wait for the search; more is throttled",
     )
     message_bytes: int = _limit(1 << 20, "bytes of a message of a stream")
     body_bytes: int = _limit(200 << 20, "bytes of a request with a file")
@@ -63,8 +62,8 @@ class Limits(CheckedOptions):
     unread_s: float = _limit(
         10.0, "seconds that a client may leave its messages unread"
     )
-    requests: int = _limit(64, "requests with files that are worked on or wait")
-    connections: int = _limit(4096, "connections, also of clients that ask nothing yet")
+    requests: int = _limit(64, "running and waiting requests with files")
+    connections: int = _limit(4096, "connections, including idle ones")
     per_client: int | None = _limit(
         None,
         "streams and files of an address (/64 of IPv6) (default: 64 with "
@@ -72,7 +71,7 @@ class Limits(CheckedOptions):
     )
     uploads: int = _limit(256, "requests whose files are being received")
     least_upload_rate: int = _limit(
-        50_000, "bytes a second of a file, below which its request is given up"
+        50_000, "bytes per second of a file, below which its request is aborted"
     )
     drain_s: float = _limit(
         30.0, "seconds from the first signal to stop until streams are cut off"

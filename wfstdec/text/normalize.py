@@ -8,11 +8,13 @@
 German ß is ss. The Turkish i and ı become one letter, in both cases. `normalize` does,
 word by word:
 
-1. ’ ‘ ʼ ` and ´ become the apostrophe ' 2. Unicode's NFKC (full-width forms, ligatures,
-composed accents), and case is ignored 3. keep an apostrophe between letters, and . , :
-between digits; also accents and all other marks of scripts 4. remove soft hyphens and
-other format marks, except the joiners of scripts 5. all other punctuation and symbols
-become spaces, including hyphens and dashes: one word may become several, or none
+1. ’ ‘ ʼ ` and ´ become the apostrophe '
+2. Unicode's NFKC (full-width forms, ligatures, composed accents) and case folding
+3. an apostrophe between letters, . , : between digits, accents and all other marks of
+   scripts are kept
+4. soft hyphens and other format marks are removed, except the joiners of scripts
+5. all other punctuation and symbols become spaces, including hyphens and dashes: one
+   word may become several, or none
 
 With `characters`, words are then cut into characters (NFC), without spaces: for
 unspaced languages, and for character error rates.

@@ -295,8 +295,8 @@ class PhraseBoostLogitsProcessor:
 
     Rows may be reordered, repeated and dropped between calls. Greedy search, beams and
     sampling all work: the boosts do not depend on whether scores are normalised. By
-        default `generate` divides totals by their length and stops early, which
-        invalidates boosts: use `length_penalty=0.0` and `early_stopping="never"`.
+    default `generate` divides totals by their length and stops early, which invalidates
+    boosts: use `length_penalty=0.0` and `early_stopping="never"`.
 
     Args:
         phrases: For all utterances: phrases with weights (below 0 is a penalty), or a
