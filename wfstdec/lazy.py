@@ -99,7 +99,6 @@ def checked_types(call: _Call) -> _Call:
 
 
 def _misfit(call: Callable, args: Any, kwargs: Any) -> str | None:
-    """Describe the first argument that does not match its hint."""
     try:
         given = inspect.signature(call).bind(*args, **kwargs).arguments
     except TypeError:  # Python names missing or unknown arguments

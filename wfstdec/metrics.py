@@ -29,13 +29,10 @@ import numpy as np
 from wfstdec.errors import FormatError, ShapeError
 from wfstdec.lazy import checked_types
 
-GAP = "*"
-"""Placeholder in an alignment for a missing word."""
-RESAMPLES = 1000
-"""Draws of all utterances of a bootstrap; the seed is fixed."""
+GAP = "*"  # Placeholder in an alignment for a missing word
+RESAMPLES = 1000  # Draws of all utterances of a bootstrap; the seed is fixed
 _LEVEL = 95.0
-_DRAWN_AT_ONCE = 1 << 22
-"""Indices of utterances in memory at once."""
+_DRAWN_AT_ONCE = 1 << 22  # Indices of utterances in memory at once
 
 
 class Interval(NamedTuple):

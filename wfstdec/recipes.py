@@ -18,8 +18,7 @@ from wfstdec.wfst.options import WfstOptions
 
 RECIPE = Path("graphs") / "librispeech_demo"
 """The shipped recipe, relative to a checkout or to the installed files."""
-SEPARATOR = "<wb>"
-"""Token between words in recipes."""
+SEPARATOR = "<wb>"  # Token between words in recipes
 OPTIONS = WfstOptions(beam=13.0, max_active=7000, lm_scale=0.8)
 """Options of the demo on the shipped recipe's graph."""
 

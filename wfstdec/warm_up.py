@@ -64,7 +64,6 @@ _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 def _logprobs() -> np.ndarray:
-    """Return log-probs of a few words, float32 [T, V]."""
     rows = np.full((len(_SPOKEN), len(_TOKENS)), 0.05, np.float32)
     rows[np.arange(len(_SPOKEN)), _SPOKEN] = 0.8
     return np.log(rows)
@@ -86,7 +85,6 @@ def _graph(**options: Any) -> Any:
 
 
 def _wfst(**options: Any) -> Any:
-    """Return a decoder with a graph from a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.npz"
         _graph(**options).save(path)

@@ -31,8 +31,7 @@ SLOT = record("i4 parent symbol node")
 
 _A, _B = uint64(0x9E3779B97F4A7C15), uint64(0xC2B2AE3D27D4EB4F)
 _C, _HALF, _LOW = uint64(0x165667B19E3779F9), uint64(32), int64(0xFFFFFFFF)
-_MAX_KEPT = 1 << 16
-"""Larger trees are dropped: clearing their tables takes time."""
+_MAX_KEPT = 1 << 16  # Larger trees are dropped: clearing their tables takes time
 
 
 class Store(NamedTuple):
@@ -215,7 +214,6 @@ def _of_candidates(dtype: np.dtype, size: int) -> dict[str, np.ndarray]:
 
 
 def _table_size(count: int) -> int:
-    """Return a power of 2 that keeps the table at most half full."""
     return 1 << (2 * count - 1).bit_length()
 
 

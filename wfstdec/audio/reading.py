@@ -82,7 +82,6 @@ class AudioReader:
             self.notes.append(AudioNote("channels", text))
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield float32 [n] in order."""
         rate, num_samples = self.source.rate, 0
         header_s = self.source.duration_s
         advice = "raise max_seconds (--max-audio-seconds)"

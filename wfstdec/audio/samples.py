@@ -10,10 +10,8 @@ import numpy as np
 
 from wfstdec.errors import AudioError, OptionError, ShapeError, needs
 
-LOUDEST = 16.0
-"""Floats may be above 1 (MP3 by some decibels), but not by 24."""
-SILENT = 1e-4
-"""Peaks below -80 dB are only noise of the last bit."""
+LOUDEST = 16.0  # Floats may be above 1 (MP3 by some decibels), but not by 24
+SILENT = 1e-4  # Peaks below -80 dB are only noise of the last bit
 
 
 class AudioNote(NamedTuple):

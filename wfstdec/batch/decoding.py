@@ -318,8 +318,6 @@ def _timed(summary: Summary) -> Iterator[None]:
 
 
 class _Search(NamedTuple):
-    """Decoder that returns hypotheses or lattices."""
-
     decoder: Decoder
     boosts: BoostsLike | Callable[[str], BoostsLike]
     nbest: bool

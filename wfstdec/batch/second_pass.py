@@ -77,7 +77,6 @@ class SecondPass(LatticeReading):
         return found
 
     def _frames(self, utterance: str) -> Any:
-        """Return frames of an utterance: of a recording, or of a piece of it."""
         rate, name, span = self.model.spec.sample_rate, utterance, slice(None)
         if name not in self.recordings and (piece := _PIECE.fullmatch(name)):
             name, *ends = piece.groups()

@@ -21,31 +21,22 @@ from wfstdec.text.lexicon import is_mark
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
-UTTERANCES = 6
-"""Utterances that are checked."""
-EVERY = 32
-"""Batches of which one is checked, after the first."""
-SESSION_FRAMES = 50
-"""Frames of a session that are checked."""
-FRAMES = 200
-"""Frames of each, from its middle."""
-BATCH_PAIRS = 512
-"""Pairs of neighbours that determine the axes of a batch."""
+UTTERANCES = 6  # Utterances that are checked
+EVERY = 32  # Batches of which one is checked, after the first
+SESSION_FRAMES = 50  # Frames of a session that are checked
+FRAMES = 200  # Frames of each, from its middle
+BATCH_PAIRS = 512  # Pairs of neighbours that determine the axes of a batch
 LEAST_SHARED, MORE_SHARED = 0.1, 1.5
 """Least share of neighbours in time, and its factor over that of utterances."""
 
-FEWEST_FRAMES = 50
-"""Frames needed to judge the blank."""
-RARER = 1 / 3
-"""A blank wins at least this many times the frames of any other token."""
+FEWEST_FRAMES = 50  # Frames needed to judge the blank
+RARER = 1 / 3  # A blank wins at least this many times the frames of any other token
 BLANK_FRAMES, BLANK_RUNS = 0.35, 0.25
 """Shares of frames and of runs that only a blank has (on real speech: 0.70, 0.45)."""
-FEWEST_RUNS, FEWEST_TIMES = 30, 5
-"""Runs needed in all, and of one token, to judge it."""
+FEWEST_RUNS, FEWEST_TIMES = 30, 5  # Runs needed in all, and of one token, to judge it
 OFTEN = 0.12
 """Share of runs above which an unused token is reported; letters have up to 0.12."""
-OFTEN_BETWEEN = 0.03
-"""The same for tokens named like separators (on real speech: 0.20)."""
+OFTEN_BETWEEN = 0.03  # The same for tokens named like separators (on real speech: 0.20)
 _BETWEEN = frozenset("| ▁ _ wb space ws boundary sep sil silence sp pau".split())
 
 _WRONG = frozenset(RowKind) - {RowKind.LOGPROBS}

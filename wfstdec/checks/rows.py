@@ -18,20 +18,13 @@ import numpy as np
 from wfstdec.errors import OptionError
 
 LN10 = math.log(10.0)
-FEWEST_ROWS = 8
-"""Fewer show nothing: warm-up with a frame of zeros is not input."""
-MOST_ROWS = 32
-"""Rows of an utterance to inspect."""
-TOO_HIGH = 0.1
-"""Nats above 0 that rounding does not explain."""
-TOO_LOW = math.log(0.5)
-"""Nats below 0 that pruned tokens do not explain, in the median."""
-FEW = 0.05
-"""Share of rows that may be off."""
-ROUNDING = 0.05
-"""Nats that float16 and steps of 1/16 nat explain."""
-PRUNED = 0.2
-"""Share of a row at its floor if tokens were pruned."""
+FEWEST_ROWS = 8  # Fewer show nothing: warm-up with a frame of zeros is not input
+MOST_ROWS = 32  # Rows of an utterance to inspect
+TOO_HIGH = 0.1  # Nats above 0 that rounding does not explain
+TOO_LOW = math.log(0.5)  # Nats below 0 that pruned tokens do not explain, in the median
+FEW = 0.05  # Share of rows that may be off
+ROUNDING = 0.05  # Nats that float16 and steps of 1/16 nat explain
+PRUNED = 0.2  # Share of a row at its floor if tokens were pruned
 
 
 class RowKind(Enum):
@@ -114,7 +107,6 @@ def spread(array: np.ndarray, most: int) -> np.ndarray:
 
 
 def _are_logs(sums: np.ndarray) -> bool:
-    """Return whether sums are those of log-probs, rounded or pruned."""
     high = np.count_nonzero(sums > TOO_HIGH)
     return bool(high <= FEW * len(sums) and np.median(sums) >= TOO_LOW)
 
@@ -135,8 +127,7 @@ def _are_columns_logs(logprobs: np.ndarray) -> bool:
     return _are_logs(sums) and bool(np.median(sums) > -TOO_HIGH)
 
 
-LONGEST_S = 1.0
-"""Models have shorter frames: longer ones would miss whole words."""
+LONGEST_S = 1.0  # Models have shorter frames: longer ones would miss whole words
 
 
 def check_frame_shift(frame_shift_s: float) -> float:

@@ -21,8 +21,7 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.transcription.files import find_recordings
 from wfstdec.transcription.transcriber import Transcriber
 
-AUDIO = "audio"
-"""Folder of a recipe's recordings, named by utterance."""
+AUDIO = "audio"  # Folder of a recipe's recordings, named by utterance
 MODEL = "model.json"
 """File that names the recipe's acoustic model, and the mapping of its tokens."""
 SHOWN_UTTERANCES = 4
@@ -106,7 +105,6 @@ def demo(args: Args) -> None:
 def _from_audio(
     recipe: Path, decoder: wfstdec.WfstDecoder, references: Mapping[str, Sequence[str]]
 ) -> None:
-    """Transcribe the recipe's recordings, or name the missing packages."""
     needed = ("hama", "soundfile", "soxr")
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
@@ -126,7 +124,6 @@ def _from_audio(
 
 
 def _with_times(score: UtteranceScore, hypothesis: Hypothesis) -> str:
-    """Return reference, hypothesis, and start times of words, in columns."""
     starts = iter([f"{word.start_s:.2f}" for word in hypothesis.words])
     pairs = score.alignment()
     cells = [(ref, hyp, GAP if hyp == GAP else next(starts)) for ref, hyp in pairs]

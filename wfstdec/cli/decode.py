@@ -165,7 +165,6 @@ def decode(args: Args) -> None:
 
 
 def _decode_rows(args: Args) -> DecodeRows:
-    """Return the worker of an actor: decoder and lists of the flags."""
     asked = Decoding(args)
     how: Any = {"lattices": asked.reading, "keep": args.lattices}
     decoder = make_decoder(args, asked.options)
@@ -242,7 +241,6 @@ def _transcriber(asked: Decoding, model: Encoder) -> Transcriber:
 
 
 def _transcribe_rows(args: Args) -> TranscribeRows:
-    """Return the worker of an actor: model, decoder and lists of the flags."""
     args = Args(**vars(args))  # the model changes some
     choose_decoder(args)
     args.workers = args.workers or args.threads
@@ -295,7 +293,6 @@ def format(args: Args) -> None:
 
 
 def _formatted(line: str, formatter: wfstdec.Formatter | None) -> str:
-    """Return a line of words, or of JSON, formatted."""
     if formatter is None:
         return line
     if not line.startswith("{"):
@@ -456,7 +453,6 @@ def make_decoder(args: Args, options: Any) -> Decoder:
 
 
 def _model_decoder(args: Args, kind: str, given: dict[str, Any]) -> Decoder:
-    """Return the decoder of a transducer or an attention model that takes audio."""
     given = {k: v for k, v in given.items() if k not in ("backend", "threads")}
     most = getattr(given["model"].net, "max_symbols", None)
     if most is not None and not hasattr(args, "max_symbols"):

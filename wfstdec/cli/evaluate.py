@@ -254,7 +254,6 @@ def compare_with(args: Args, others: Callable[..., Sequence[Search]]) -> None:
 
 
 def _kaldi(models: library.Models, **scales: float) -> list[Search]:
-    """Return Kaldi's search on the graph, if there is one and it is installed."""
     if models.graph is None:
         return []
     try:
@@ -265,7 +264,6 @@ def _kaldi(models: library.Models, **scales: float) -> list[Search]:
 
 
 def _makes_graph(models: library.Models) -> bool:
-    """Return whether a graph can be built; log the reason if not."""
     try:
         return models.loaded_graph.item.num_states > 0
     except InputError as error:
@@ -317,7 +315,6 @@ def _searches_to_compare(
 
 
 def _speech_of(args: Args) -> library.Speech:
-    """Return the utterances of the flags; audio is encoded by the model."""
     how: Any = {"limit": args.utterances, "normalizer": normalizer_of(args)}
     if args.audio is None:
         need(args, "--language", "--audio")
@@ -479,7 +476,6 @@ def tune(args: Args) -> None:
 
 
 def _report(args: Args, tuning: Any, speech: library.Speech) -> None:
-    """Print the best setting, and plot."""
     print(f"best of {len(tuning.trials)}: {tuning.best}")
     if tuning.interval is not None:
         count = len(speech.logprobs)
@@ -595,7 +591,6 @@ def _decode_command(
 
 
 def _flag_words(name: str, value: Any) -> list[str]:
-    """Return a flag and its value as command-line arguments."""
     if isinstance(value, bool):
         return [flag_of(name) if value else f"--no-{flag_of(name)[2:]}"]
     if isinstance(value, list | tuple):
@@ -605,7 +600,6 @@ def _flag_words(name: str, value: Any) -> list[str]:
 
 
 def _tune_scale(args: Args) -> None:
-    """Tune the scale of confidences on some speakers, and test it on others."""
     if args.lattices is None:
         raise OptionError("--posterior-scale without --lattices, expected both")
     if (args.test_lattices is None) != (args.test_ref is None):
@@ -636,7 +630,6 @@ def _tune_scale(args: Args) -> None:
 
 
 def _paired(path: str, ref: str) -> tuple[LatticeFile, dict[str, tuple[str, ...]]]:
-    """Return lattices and references, which have common utterances."""
     lattices, references = open_lattices(path), read_text(ref)
     Pairing.of(lattices, references, (Path(path).name, Path(ref).name)).check()
     return lattices, references

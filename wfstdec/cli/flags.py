@@ -46,8 +46,7 @@ from wfstdec.wfst.options import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.options import WfstOptions
 
 _Made = TypeVar("_Made")
-Args = argparse.Namespace
-"""Parsed values of flags."""
+Args = argparse.Namespace  # Parsed values of flags
 
 DECODERS: dict[str, Any] = {
     "wfst": WfstOptions,
@@ -72,8 +71,7 @@ INPUTS = {
 
 Instead of a graph the WFST decoder accepts a lexicon, with the inputs of the trie.
 """
-CTC_DECODERS = ("wfst", "trie", "greedy")
-"""Decoders of log-probs of any CTC model."""
+CTC_DECODERS = ("wfst", "trie", "greedy")  # Decoders of log-probs of any CTC model
 _OF_THE_MODEL = {
     "--tokens": "the model's token table, where the model has none",
     "--blank": "the model's blank, where the model does not name it; a name or an "
@@ -97,8 +95,6 @@ def name_of(flag: str) -> str:
 def _number(
     kind: Callable[[str], Any], good: Callable[[Any], bool], expected: str
 ) -> Callable[[str], Any]:
-    """Return a parser of numbers in a range."""
-
     def number(text: str) -> Any:
         if not good(value := kind(text)):
             raise argparse.ArgumentTypeError(f"found {text!r}, expected {expected}")
@@ -116,8 +112,6 @@ def seconds(text: str) -> float:
 
 
 def _or_none(kind: Callable[[str], Any], name: str) -> Callable[[str], Any]:
-    """Return a parser for which `none` is None."""
-
     def read(text: str) -> Any:
         return None if text.lower() == "none" else kind(text)
 
@@ -479,7 +473,6 @@ def add_flags(
 
 
 def _default_shown(name: str, decoders: Collection[str]) -> str:
-    """Return the default of a flag, or those of some decoders, for help."""
     default, defaults = FLAGS[name].get("default"), search_defaults(name_of(name))
     shown = {d: str(x).lower() for d, x in defaults.items() if d in decoders}
     text = f"{default:g}" if isinstance(default, float) else str(default or "")
@@ -546,7 +539,6 @@ def search_options(args: Args) -> Any:
 
 
 def _owners() -> dict[str, list[str]]:
-    """Return the decoders that have a flag, by its name."""
     owners: dict[str, list[str]] = {}
     for decoder, options in DECODERS.items():
         for name in (*INPUTS[decoder].split(), *(one.name for one in fields(options))):

@@ -98,7 +98,6 @@ def build(args: Args) -> None:
 
 
 def _take_lang(args: Args) -> None:
-    """Set missing flags from a lang folder."""
     given = {"lexicon": args.spell, "grammar": args.lm}
     for name, files in _LANG.items():
         found = [
@@ -220,7 +219,6 @@ def info(args: Args) -> None:
 
 
 def _describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
-    """Return facts about a language model, in order."""
     automaton, unit = lm.automaton, lm.unit
     degrees = np.diff(automaton.state_arc_splits)
     # The label after the last is that of unknown words.

@@ -191,8 +191,6 @@ class _Stopped(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[None]:
-    """Treat signals to end like Ctrl-C."""
-
     def stop(number: int, _: object) -> None:
         raise _Stopped(signal.Signals(number).name, number)
 
@@ -210,7 +208,6 @@ def _stopping() -> Iterator[None]:
 
 
 def _failed(command: str, error: BaseException, code: int) -> int:
-    """Print an error in a line, and its notes."""
     text = "interrupted" if type(error) is KeyboardInterrupt else str(error)
     lines = [text, *getattr(error, "__notes__", ())]
     sys.stderr.write("".join(f"wfstdec {command}: {line}\n" for line in lines))
@@ -218,8 +215,6 @@ def _failed(command: str, error: BaseException, code: int) -> int:
 
 
 class _StderrHandler(logging.Handler):
-    """Handler for standard error, above a progress bar if there is one."""
-
     def emit(self, record: logging.LogRecord) -> None:
         prefix = "warning: " if record.levelno >= logging.WARNING else ""
         _print(prefix + self.format(record))
@@ -227,7 +222,6 @@ class _StderrHandler(logging.Handler):
 
 @contextlib.contextmanager
 def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
-    """Send the library's log to standard error within the context."""
     logger = logging.getLogger("wfstdec")
     before = logger.level, logger.handlers, logger.propagate
     logger.setLevel(logging.ERROR if quiet else logging.INFO)

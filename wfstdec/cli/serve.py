@@ -233,7 +233,6 @@ def _open_wyoming(
 
 
 def _readable(args: Args) -> Readable:
-    """Load the models of readable text, and their kernels."""
     from wfstdec.server.readable import Readable
 
     formatter = formatter_of(args)
@@ -299,7 +298,6 @@ def read_key(path: str | None) -> str | None:
 
 
 def _origins(args: Args) -> tuple[str, ...]:
-    """Return origins whose pages may use the server, in browsers' form."""
     for origin in args.origin:
         parts = urlsplit(origin)
         if origin != "*" and f"{parts.scheme}://{parts.netloc}" != origin.lower():
@@ -325,7 +323,6 @@ def known_hosts(args: Args, bound: str, key: str | None) -> tuple[str, ...]:
 
 
 def _tls(args: Args) -> dict[str, str]:
-    """Return settings of TLS for uvicorn; none without a certificate."""
     need(args, "--ssl-keyfile", "--ssl-certfile")
     given = {"ssl_certfile": args.ssl_certfile, "ssl_keyfile": args.ssl_keyfile}
     for path in filter(None, given.values()):
@@ -334,7 +331,6 @@ def _tls(args: Args) -> dict[str, str]:
 
 
 def _allow_open_files() -> None:
-    """Raise the soft limit of open files to the hard one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Some systems have no hard limit, and refuse such a soft one.
     with contextlib.suppress(OSError, ValueError):

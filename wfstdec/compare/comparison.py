@@ -22,8 +22,7 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import PathLike, atomic_write, read_lines, reading
 
-Setting = Mapping[str, Any]
-"""Options by name: numbers, strings, booleans or None."""
+Setting = Mapping[str, Any]  # Options by name: numbers, strings, booleans or None
 
 
 def label(setting: Setting) -> str:
@@ -313,8 +312,7 @@ def _read(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-NONE = "-"
-"""Placeholder of missing figures."""
+NONE = "-"  # Placeholder of missing figures
 
 COLUMNS: Mapping[str, tuple[str, Callable[[Point], str]]] = {
     "setting": ("", lambda p: p.label),
@@ -375,13 +373,11 @@ def _wer(point: Point, name: str) -> str:
 
 
 def _model_s(point: Point) -> float:
-    """Return CPU seconds of the model in the fastest repetition."""
     fastest = point.cpu_s.index(min(point.cpu_s))
     return point.model_s[fastest] if point.model_s else 0.0
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return aligned columns; a row of one cell is a heading."""
     full = [row for row in rows if len(row) > 1]
     first, *widths = [max(map(len, column)) for column in zip(*full, strict=True)][1:]
     lines = []
@@ -394,7 +390,6 @@ def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    """Return notes on the figures, below the table."""
     facts = comparison.facts
     loads: dict[str, list[str]] = {}
     for name, one in comparison.searches.items():

@@ -74,7 +74,6 @@ def _trie_factory(**given: Any) -> DecoderFactory:
 
 
 def _greedy_factory(**given: Any) -> DecoderFactory:
-    """Load the arguments of `GreedyDecoder` once."""
     first = GreedyDecoder(**given)
     loaded = {**given, "tokens": first.tokens, "lm": first.lm, **_LOADED}
     return lambda options: GreedyDecoder(options=options, **loaded)
@@ -160,7 +159,6 @@ def _searches(
     inputs: Mapping[str, str],
     **more: Any,
 ) -> list[DecoderSearch]:
-    """Return a search for each part of a grid."""
     searches = []
     for part in parts:
         changed = replace(base, **part.options)
@@ -306,7 +304,6 @@ class Models:
     def _model_searches(
         self, base: Any, grid: Grid, files: dict[str, Any], **more: Any
     ) -> list[DecoderSearch]:
-        """Return searches of a decoder with a model; the first file is its name."""
         (name, model), (_, lm) = files.items()
         if model is None:
             raise OptionError(f"the {name} decoder without a model, expected one")
@@ -344,7 +341,6 @@ class Models:
         return [replace(s, tunable=names, compile=self._phrases) for s in searches]
 
     def _phrases(self, decoder: Decoder) -> Callable[[Numbers | None], BoostsLike]:
-        """Return a compiler of lists as phrases of tokens."""
         compiler = decoder.phrase_compiler(
             replace(decoder.phrase_options, weights_are_totals=True),
             unit=self.phrase_unit,
@@ -368,7 +364,6 @@ class Models:
 
 
 def _fingerprints(**given: Any) -> dict[str, str]:
-    """Return fingerprints of files, except the model of audio."""
     return {
         name: fingerprint(path)
         for name, path in given.items()

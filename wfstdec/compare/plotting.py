@@ -90,7 +90,6 @@ def plot(comparison: Comparison, path: PathLike | None = None) -> Figure:
 
 
 def _draw_series(axes: Any, i: int, name: str, points: list[Point]) -> None:
-    """Draw a line from the narrowest to the widest setting, with labelled ends."""
     look, style = _look(i), "--" if points[0].boosts else "-"
     if len(points[0].setting) > 1:
         points.sort(key=lambda point: -point.rtfx)
@@ -208,12 +207,10 @@ def _error_bars(
 
 
 def _look(i: int) -> dict[str, Any]:
-    """Return a distinct colour and marker for the i-th line."""
     return {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
 
 
 def _tick(value: float, _: int) -> str:
-    """Format ticks as plain numbers, at 1, 2 and 5 times a power of ten."""
     if value < 1:
         return f"{value:,.3g}"
     return f"{value:,.0f}" if f"{value:.0e}"[0] in "125" else ""

@@ -142,10 +142,8 @@ def _least_errors(order, splits, into, source, olabel, may_end, text):
     return best
 
 
-_LEAST = 1e-6
-"""Confidences are clipped to this distance from 0 and 1."""
-_BINS = 10
-"""Bins of a reliability plot, of equal width; empty ones are omitted."""
+_LEAST = 1e-6  # Confidences are clipped to this distance from 0 and 1
+_BINS = 10  # Bins of a reliability plot, of equal width; empty ones are omitted
 
 
 class Reliability(NamedTuple):
@@ -238,10 +236,8 @@ def right_words(
     return [all([next(marks) for _ in several]) for several in parts]
 
 
-SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)
-"""Scales of the first round."""
-HALVINGS = 3
-"""Number of halvings of the factor between neighbours afterwards."""
+SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)  # Scales of the first round
+HALVINGS = 3  # Number of halvings of the factor between neighbours afterwards
 _DIGITS = 4
 
 
@@ -344,7 +340,6 @@ def tune_posterior_scale(
     done: dict[float, ScaleTrial] = {}
 
     def visit(*given: float) -> ScaleTrial:
-        """Measure new scales; return the best trial so far."""
         for scale in (round(one, _DIGITS) for one in given):
             if scale > 0 and scale not in done:
                 done[scale] = measure(judged, scale)

@@ -49,7 +49,6 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def _give_back() -> None:
-    """Free garbage cycles and unused memory of malloc."""
     gc.collect()
     with contextlib.suppress(AttributeError, OSError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
@@ -63,7 +62,6 @@ def _memory_bytes(name: str) -> float:
 
 
 def _reset_peak() -> bool:
-    """Reset the peak to the present, if the system allows it."""
     try:
         _CLEAR_REFS.write_text("5")
         return "VmHWM:" in _STATUS.read_text()
@@ -71,8 +69,7 @@ def _reset_peak() -> bool:
         return False
 
 
-IS_EXACT = _reset_peak()
-"""Whether the system lets the peak of memory be reset (Linux)."""
+IS_EXACT = _reset_peak()  # Whether the system lets the peak of memory be reset (Linux)
 
 
 class Peak:
@@ -152,18 +149,14 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-WARM_UP = 2
-"""Number of utterances decoded before timing: the longest ones."""
-TOLERANCE = 1e-3
-"""Relative; a total cost higher by more is a search error."""
+WARM_UP = 2  # Number of utterances decoded before timing: the longest ones
+TOLERANCE = 1e-3  # Relative; a total cost higher by more is a search error
 
 _log = logging.getLogger("wfstdec.compare")
 
 
 @dataclass(eq=False)
 class _Candidate:
-    """Point in progress: its decoder, outcomes and times so far."""
-
     search: Search
     setting: Setting
     list_name: str | None
@@ -295,7 +288,6 @@ def unfinished(found: Sequence[Outcome]) -> float | None:
 def _compiled(
     search: Search, boosts: Mapping[str, Any] | BoostFile | None, speech: Speech
 ) -> list[Any] | None:
-    """Return the boosts of each utterance in order; None without a list."""
     if boosts is None:
         return None
     of = boosts.of if isinstance(boosts, BoostFile) else boosts.get

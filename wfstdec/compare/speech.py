@@ -49,7 +49,6 @@ class Speech:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Check that all utterances have both."""
         differ = self.logprobs.keys() ^ self.references.keys()
         if differ or not self.logprobs:
             named = f"; on one side only: {min(differ)!r}" if differ else ""
@@ -169,7 +168,6 @@ def _words_of(references: PathLike, limit: int | None) -> dict[str, tuple[str, .
 def _check_pairs(
     words: Mapping[str, Sequence[str]], found: list[str], path: PathLike, name: str
 ) -> None:
-    """Check that both sides have utterances in common; log those that differ."""
     pairing = Pairing.of(words, found, (Path(path).name, name))
     pairing.check()
     if pairing.message:

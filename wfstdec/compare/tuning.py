@@ -138,7 +138,6 @@ def combinations(grid: Grid) -> list[Setting]:
 
 
 def _width(value: Any) -> tuple[float, ...]:
-    """Return the sort key of a width, or of several; None is infinite."""
     values = value if isinstance(value, list | tuple) else (value,)
     for one in values:
         if one is not None and not isinstance(one, int | float):
@@ -156,12 +155,9 @@ def _value(text: str, is_word: bool) -> Any:
     return text
 
 
-COARSE = 5
-"""Values of each option in the first grid, including both ends of the range."""
-HALVINGS = 3
-"""Number of halvings of the step afterwards."""
-DIGITS = 6
-"""Decimals to which values are rounded."""
+COARSE = 5  # Values of each option in the first grid, including both ends of the range
+HALVINGS = 3  # Number of halvings of the step afterwards
+DIGITS = 6  # Decimals to which values are rounded
 
 Range = tuple[float, float]
 RANGES: Mapping[str, Range] = {

@@ -39,26 +39,17 @@ from wfstdec.text.tokens import TokenTable, read_tokens, token_table
 Path = str | os.PathLike[str]
 Status = Literal["ok", "look", "wrong"]
 
-UTTERANCES = 200
-"""Number of examined utterances."""
-WORDS_PER_S = 2.7
-"""Words per second of read speech, including pauses."""
-LIKELY_RATES = 1.5, 4.6
-"""Likely range of words per second."""
-FRAME_SHIFTS_S = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08)
-"""Frame shifts of known models."""
-RARE_BLANK = 0.1
-"""A blank that wins less of the frames is suspicious."""
-OFTEN = 0.02
-"""A token in no word with at least this share of the tokens is reported."""
+UTTERANCES = 200  # Number of examined utterances
+WORDS_PER_S = 2.7  # Words per second of read speech, including pauses
+LIKELY_RATES = 1.5, 4.6  # Likely range of words per second
+FRAME_SHIFTS_S = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08)  # Frame shifts of known models
+RARE_BLANK = 0.1  # A blank that wins less of the frames is suspicious
+OFTEN = 0.02  # A token in no word with at least this share of the tokens is reported
 PAIRS = (("lexicon", "LM"), ("references", "lexicon"), ("references", "LM"))
 """Pairs of vocabularies: words of the first that the second lacks are lost."""
-CASED = 0.9
-"""Share of words that decides their case."""
-FOLDED = 0.05
-"""Gain in coverage that shows a difference in case."""
-FINE, DOUBTFUL = 0.3, 0.6
-"""Error rates of models that fit, and of those that may."""
+CASED = 0.9  # Share of words that decides their case
+FOLDED = 0.05  # Gain in coverage that shows a difference in case
+FINE, DOUBTFUL = 0.3, 0.6  # Error rates of models that fit, and of those that may
 _SEEN, _MOVED = 8, 0.6
 """Occurrences of a token in the references at least, and the share of them at which
 another column replaces it.
@@ -84,7 +75,6 @@ class Report:
     commands: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Finding:
-        """Return the finding of this name."""
         return {one.name: one for one in reversed(self.findings)}[name]
 
     @property
@@ -263,7 +253,6 @@ class _Examination:
         return True
 
     def _read_output(self) -> bool:
-        """Check V and the sums of the log-probs' rows."""
         num_tokens = len(self.tokens)
 
         def read(path: str) -> ModelOutput:
@@ -350,12 +339,10 @@ class _Examination:
         )
 
     def _used_tokens(self) -> set[int]:
-        """Return the tokens of the lexicon's words."""
         entries = self.lexicon.pronunciations if self.lexicon else ()
         return {token for spelt in entries for token in spelt}
 
     def _check_separator(self) -> None:
-        """Report whether a token separates words."""
         names, blank = self.tokens.names, self.tokens.blank
         named, counts = self.named_separator, self.output.counts
         if named is not None and not self.between:
@@ -386,7 +373,6 @@ class _Examination:
         self.flags["--separator"] = names[token]
 
     def _check_lexicon(self) -> None:
-        """Report the number of words, and tokens without a word."""
         lexicon, tokens, counts = self.lexicon, self.tokens, self.output.counts
         if lexicon is None:
             return
@@ -431,7 +417,6 @@ class _Examination:
             self.words["references"] = Counter(counts)
 
     def _check_frame_shift(self) -> None:
-        """Report whether seconds per frame give a likely rate of words."""
         counts, shift_s = self.output.counts, self.named_shift_s or 0.02
         num_words, num_frames = 0, counts.num_frames
         if self.references:
@@ -487,7 +472,6 @@ class _Examination:
         self._add(name, worst, text)
 
     def _check_coverage(self) -> None:
-        """Report the coverage of words by another vocabulary, and missing words."""
         for one, other in PAIRS:
             if not (one in self.words and other in self.words):
                 continue
@@ -507,7 +491,6 @@ class _Examination:
             self._add(f"{one} in {other}", _graded(share, *limits), text)
 
     def _count_token_errors(self) -> None:
-        """Report the greedy token error rate, over suitable utterances."""
         lexicon, tokens = self.lexicon, self.tokens
         if lexicon is None:
             if "--lexicon" in self.paths:
@@ -561,7 +544,6 @@ class _Examination:
             self._add("token order", "wrong", text + "order than its columns")
 
     def _commands(self) -> list[str]:
-        """Return command lines: to build, to decode, and to tune or to score."""
         tune, score = [], []
         if "--ref" in self.paths:
             speech = self._line("--logprobs", "--ref")
@@ -624,7 +606,6 @@ def form_of(words: Iterable[str]) -> str:
 
 
 def _spelt(path: str) -> Iterator[list[str]]:
-    """Yield the names of tokens in each entry, without probabilities."""
     for line in read_lines(path):
         fields = line.split()[1:]
         if not line.strip() or line.startswith((";;;", "# ")):

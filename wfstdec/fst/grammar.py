@@ -221,7 +221,6 @@ def build_user_grammar(
 
 
 def _acceptor(content: FstContent, isymbols: Symbols, place: str) -> WordAcceptor:
-    """Return an acceptor with words numbered by sorted name, for any symbol table."""
     fst = content.fst
     with reading(place, "grammar"):
         check_fst(fst)

@@ -107,7 +107,6 @@ def _tries(
     end: np.ndarray,
     num_ends: int,
 ) -> tuple[Arcs, np.ndarray]:
-    """Return the arcs of words, and final costs of all states."""
     label, splits = pronunciation_labels(marked, labels)
     # Big-endian bytes sort as the labels, and are faster to compare.
     raw, ends = label.astype(">i4").tobytes(), (4 * splits).tolist()

@@ -393,7 +393,6 @@ def _read_k2_arc(fields: list[str]) -> _Arc:
 def _assemble(
     rows: list[_Row], place: str, read_arc: Callable[[list[str]], _Arc]
 ) -> FstArrays:
-    """Return the FST of all rows; arcs to k2's final state become final costs."""
     if not rows:
         raise FormatError(f"{place}: it is empty, expected the text of an FST")
     arcs: list[_Arc] = []

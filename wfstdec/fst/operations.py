@@ -126,7 +126,6 @@ def _arcs_from(left, right, a, b, arcs, num_arcs):
 
 @jit
 def _join(left, right):
-    """Return all states from the start on, breadth first."""
     # Returns int32 [S, 2], the pair of each state; int64 [S + 1], first arcs; int32 [A,
     # 2], the pair of each arc, -1 for none on the right; int32 [A], its next state.
     slots = np.full(4 * _FIRST_SIZE, -1, np.int32)
@@ -199,7 +198,6 @@ def _entering(fst: FstArrays) -> tuple[np.ndarray, np.ndarray]:
 
 @jit
 def _mark_sources(splits, source, marked):
-    """Mark states that lead to a marked one, along reversed arcs."""
     waiting, size = np.empty(len(marked), np.int64), 0
     for state in np.flatnonzero(marked):
         waiting[size] = state

@@ -131,7 +131,6 @@ def product_of_lg(
 
 @inlined
 def _find(states, s, token):
-    """Return the number of (token, s), or -1."""
     n = states.first[s]
     while n >= 0 and states.token[n] != token:
         n = states.before[n]
@@ -158,7 +157,6 @@ def _enter(states, count, token, s):
 
 @jit
 def _reach(lg, start, units, has_hubs):
-    """Return all states, breadth first."""
     size, num_lg = 4 * len(lg.classes), len(lg.classes)
     token, state = np.empty(size, np.int32), np.empty(size, np.int32)
     first, before = np.full(num_lg, -1, np.int32), np.empty(size, np.int32)

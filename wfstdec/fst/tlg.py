@@ -297,7 +297,6 @@ def _language_model(
 def _usable(
     lexicon: Lexicon, model: ArpaModel | WordAcceptor, unk_cost: float | None
 ) -> Lexicon:
-    """Return the entries whose words the grammar can have."""
     if isinstance(model, WordAcceptor):
         return lexicon.restrict(frozenset(model.words[1:]))[0]
     return sayable(lexicon, model.index, unk_cost)

@@ -208,7 +208,6 @@ def add_open_words(
     parts = [Arcs(tlg.arc_state(), tlg.ilabel, tlg.olabel, tlg.nextstate, tlg.cost)]
 
     def add(state: np.ndarray, ilabel: np.ndarray, cost: np.ndarray, ends: Any) -> None:
-        """Add arcs of tokens that end a word, and of those that continue it."""
         ends = ends & (returns[ilabel] != NO_STATE)
         to, last = returns[ilabel[ends]], ilabel[ends]
         parts.append(arcs_of(state[ends], last, word.word, to, cost[ends]))

@@ -17,14 +17,10 @@ ARC = record("u4 ilabel olabel nextstate", "f4 cost")
 
 LABEL_MASK = (1 << 28) - 1
 """The bits of `ilabel` that hold the label: 0 for epsilon, else token + 1."""
-REPEAT = 1 << 31
-"""Flag: the arc repeats the token of the previous frame."""
-LEADS_TO_EPSILON = 1 << 30
-"""Flag: the arc's next state has epsilon arcs."""
-CARRIES_WORD = 1 << 29
-"""Flag: `olabel` is not epsilon."""
-NO_ARCS = np.zeros(0, ARC)
-"""Empty array of arcs."""
+REPEAT = 1 << 31  # Flag: the arc repeats the token of the previous frame
+LEADS_TO_EPSILON = 1 << 30  # Flag: the arc's next state has epsilon arcs
+CARRIES_WORD = 1 << 29  # Flag: `olabel` is not epsilon
+NO_ARCS = np.zeros(0, ARC)  # Empty array of arcs
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +70,7 @@ class GraphInfo:
     silence_prob: float | None = None
 
 
-NO_STATE = -1
-"""Number of no state."""
+NO_STATE = -1  # Number of no state
 
 
 @dataclass(frozen=True, eq=False, repr=False)

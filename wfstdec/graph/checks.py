@@ -146,7 +146,6 @@ def check_exits(exits: OovExits, num_states: int, num_tokens: int) -> None:
 
 
 def _check_open_word(vocabulary: Vocabulary) -> None:
-    """Check the label of open words, if any."""
     if vocabulary.open_word is None:
         return
     word, kind, token_cost, word_cost = vocabulary.open_word
@@ -312,7 +311,6 @@ def check_reachable(
 
 @jit
 def _reaches_final(arcs, splits, final_cost):
-    """Search from state 0, depth first, up to the first final state."""
     seen = np.zeros(len(final_cost), np.bool_)
     stack = np.empty(len(final_cost), np.int64)
     stack[0], top = 0, 1

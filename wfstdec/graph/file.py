@@ -20,8 +20,7 @@ from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OpenWord, Pronunciations, Vocabulary
 
 FORMAT_VERSION = 5
-ARCS_VERSION = 4
-"""Of graphs stored arc by arc."""
+ARCS_VERSION = 4  # Of graphs stored arc by arc
 _FORMAT = "wfstdec.graph"
 _OF_PRONUNCIATIONS = ("word", "splits", "tokens", "cost")
 READABLE = (

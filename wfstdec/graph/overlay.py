@@ -30,8 +30,7 @@ from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import OovWords
 
 _ROOT, _LEAF = -1, -1
-_SEVERAL = -1
-"""Marker for several words."""
+_SEVERAL = -1  # Marker for several words
 
 
 class Shape(NamedTuple):

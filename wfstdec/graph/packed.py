@@ -86,7 +86,6 @@ class PackedGraph:
         )
 
     def _repr_html_(self) -> str:
-        """Return a table of `describe` for notebooks."""
         return html_table(self.describe().items(), caption="PackedGraph")
 
     def describe(self) -> dict[str, str]:
@@ -244,7 +243,6 @@ class PackedGraph:
         return rows | self._other_arrays()
 
     def _other_arrays(self) -> dict[str, np.ndarray]:
-        """Return arrays other than rows of arcs."""
         return {
             "final_cost": self.final_cost,
             **packed_file.table_arrays(self.vocabulary, self.info),
@@ -274,7 +272,6 @@ class _StoredGraph(PackedGraph):
 
     @cached_property
     def state_arc_splits(self) -> np.ndarray:
-        """Row of each state, without composing the arcs."""
         return arc_splits(self.__dict__["_product"]).astype(np.uint32)
 
     @cached_property
@@ -290,7 +287,6 @@ class _StoredGraph(PackedGraph):
 
     @cached_property
     def num_arcs(self) -> int:
-        """Number of arcs, A."""
         product = self.__dict__.get("_product")
         return len(self.arcs) if product is None else int(arc_splits(product)[-1])
 

@@ -32,8 +32,7 @@ that of their row; those of a row without a blank; in a token, from which an eps
 leads to the state after a blank.
 """
 _NONE = -1
-_STEP = 4096
-"""Number of states composed at a time for comparison."""
+_STEP = 4096  # Number of states composed at a time for comparison
 
 
 class Product(NamedTuple):
@@ -213,7 +212,6 @@ def _leaves_by_row(product, s, reduced):
 
 @jit
 def _arcs_of_states(product, reduced):
-    """Return the number of arcs of each state, int64 [S]."""
     counts = np.zeros(len(product.kind), np.int64)
     for s in range(len(counts)):
         token, row = uint32(product.token[s]), product.row[s]
@@ -331,5 +329,4 @@ def product_of(
 
 
 def _sources(splits: np.ndarray, arcs: np.ndarray) -> np.ndarray:
-    """Return the source states of the arcs of a mask, int64."""
     return np.searchsorted(splits, np.flatnonzero(arcs), "right") - 1

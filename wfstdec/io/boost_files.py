@@ -154,7 +154,6 @@ def read_phrases(path: PathLike) -> list[str]:
 
 
 def _numbered_lines(path: PathLike) -> list[tuple[str, str]]:
-    """Return lines, except blank ones and comments, with their places."""
     return [
         (f"{path}:{number}", line)
         for number, line in enumerate(read_lines(path), 1)
@@ -241,7 +240,6 @@ def _favours(number: float | None | BoostEntry) -> bool:
 
 
 def _add(known: dict[str, Any], word: str, text: Any, place: str, name: str) -> None:
-    """Add a word and its number, which may be None, or an entry."""
     if not word.split():
         raise BoostError(f"{place}: found {word!r} in the list, expected words")
     if word in known:

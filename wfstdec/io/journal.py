@@ -31,8 +31,7 @@ from wfstdec.text.files import reading, writing
 _FORMAT = "wfstdec.journal"
 _VERSION = 2
 FOLDER_JOURNAL = "wfstdec.journal"
-_SYNC_S = 5.0
-"""Seconds between two syncs of files: work that a power cut may cost."""
+_SYNC_S = 5.0  # Seconds between two syncs of files: work that a power cut may cost
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +54,6 @@ class Restart:
     inputs: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the options."""
         if self.resume and self.overwrite:
             names = f"{self.called('resume')} and {self.called('overwrite')}"
             raise OptionError(f"{names}, expected one of them")
@@ -261,7 +259,6 @@ def _is_over(lines: Sequence[dict[str, Any]], path: Path, files: list[Path]) -> 
 
 
 def _sizes(journal: Path, done: Collection[str]) -> dict[str, int]:
-    """Return the sizes of a folder's files by name; none for a file."""
     if journal.name != FOLDER_JOURNAL:
         return {}
     files = (one for one in sorted(journal.parent.iterdir()) if one.stem in done)
@@ -331,7 +328,6 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _cut(file: IO[bytes], size: int) -> None:
-    """Truncate a file, and move to its end."""
     file.seek(size)
     file.truncate()
 
@@ -366,12 +362,10 @@ def _line(data: bytes) -> dict[str, Any] | None:
 
 
 def _sum_of(line: Mapping[str, Any]) -> int:
-    """Return the checksum of a line without it."""
     return zlib.crc32(_json(line).encode())
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync names in a folder, if the file system can."""
     with contextlib.suppress(OSError):
         opened = os.open(folder, os.O_RDONLY)
         try:
@@ -392,7 +386,6 @@ def _json(fields: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert values of settings that JSON lacks."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     if isinstance(value, os.PathLike):

@@ -120,7 +120,6 @@ class KaldiLatticeWriter(GrowingFile):
         return made
 
     def _number(self, utterance: str, lattice: Lattice) -> np.ndarray:
-        """Return the number of each word of a lattice, int64 [W]."""
         own = lattice.vocabulary.own.words
         if self._own is None:
             self.number(own)

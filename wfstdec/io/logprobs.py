@@ -106,7 +106,6 @@ def read_matrix_at(target: str, place: str = "") -> np.ndarray:
 
 
 def _read_matrix(file: BinaryIO, place: str) -> np.ndarray:
-    """Read the matrix at the file's position."""
     head = file.read(len(BINARY_MARK))
     with reading(place, "matrix", "a whole Kaldi matrix"):
         if head.lstrip().startswith(b"["):

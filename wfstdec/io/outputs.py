@@ -120,8 +120,6 @@ def open_results(
 
 @dataclass
 class _Target:
-    """Output as given by a user."""
-
     path: PathLike | None
     format: str
     text_of: Callable[[str, Any], str]
@@ -171,7 +169,6 @@ class _Target:
         return write
 
     def describe(self, count: int, files: Sequence[Path] | None) -> str:
-        """Describe the results of an interrupted run, and their place."""
         total = self.num_utterances or "an unknown number of"
         if files is None:
             return f"{count} of {total} utterances are written to {self.place}"
@@ -210,7 +207,6 @@ class _Target:
 
 @contextlib.contextmanager
 def _streamed(target: _Target, beside: GrowingFile | None) -> Iterator[Results]:
-    """Open outputs that cannot be resumed."""
     with ExitStack() as stack:
         if beside is not None:
             beside.begin(stack.enter_context(atomic_write(beside.path)))

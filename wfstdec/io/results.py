@@ -251,7 +251,6 @@ _TRN = re.compile(r".*\(([^()\s]+)\)")
 
 
 def _form_of(lines: Sequence[str]) -> str:
-    """Return the format of transcripts by their lines, if the ending names none."""
     if lines[0].startswith("{") and lines[0].endswith("}") and '"' in lines[0]:
         return ".jsonl"
     if all(map(_CTM.fullmatch, lines)):

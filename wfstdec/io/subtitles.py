@@ -34,7 +34,6 @@ class SubtitleOptions(CheckedOptions):
     join: str | None = None  # Between words; None: the usual separator of their script
 
     def __post_init__(self) -> None:
-        """Validate every value."""
         self.check_count("max_chars")
         self.check_count("max_lines")
         for name in ("max_s", "min_s", "pause_s"):
@@ -91,7 +90,6 @@ def cue_bounds(
 
 
 def _pause(words: Sequence[Word], at: int) -> float:
-    """Return seconds before word `at`, rounded."""
     return round(words[at].start_s - words[at - 1].end_s, 6)
 
 

@@ -111,7 +111,6 @@ def _insert(trie: NgramTrie, labels: np.ndarray, node: int, num_nodes: int) -> i
 
 @jit
 def _link_suffixes(trie: NgramTrie, by_depth: np.ndarray) -> None:
-    """Set the longest proper suffixes, from those of the parents."""
     for node in by_depth:
         parent, label = trie.pair[node, 0], trie.pair[node, 1]
         while parent != ROOT:

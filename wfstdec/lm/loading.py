@@ -114,8 +114,7 @@ class KenlmModel:
 
 AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM | UserLM | OnDemandLM
 """An ARPA file, a KenLM binary, a folder of `NgramLM.save`, or an object."""
-TakenLM = ArpaModel | NgramLM | UserLM | OnDemandLM
-"""Loaded language models."""
+TakenLM = ArpaModel | NgramLM | UserLM | OnDemandLM  # Loaded language models
 
 
 def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:

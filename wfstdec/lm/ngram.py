@@ -210,7 +210,6 @@ and `<unk>`. bool [L], labels that are never predicted: epsilon, blank, marks.
 
 
 def _labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> _Labels:
-    """Return labels of words by name in the table."""
     is_tokens = isinstance(table, TokenTable)
     names = list(table.names if isinstance(table, TokenTable) else table)
     # As labels they would let a sentence begin or end inside.
@@ -247,7 +246,6 @@ def _check_tokens(model: ArpaModel, names: Iterable[str]) -> None:
 
 
 def _labels_by_nemo(model: ArpaModel, table: TokenTable) -> _Labels:
-    """Return labels of words that are the characters of token + 100."""
     impossible = np.zeros(len(table), bool)
     impossible[table.blank] = True
     marks = {model.bos, model.eos, model.unk}

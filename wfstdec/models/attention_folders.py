@@ -56,8 +56,7 @@ _POSITIONS = {"whisper": 448, "moonshine": 194, "canary": 1024}
 """Positions of decoders whose files do not contain them."""
 _ROOM = "max_target_positions n_text_ctx max_sequence_length max_position_embeddings"
 _WINDOW_S = 30.0  # Of Whisper
-_MULTILINGUAL = 51865
-"""Outputs of the smallest multilingual Whisper."""
+_MULTILINGUAL = 51865  # Outputs of the smallest multilingual Whisper
 
 _LINE = re.compile(r"(.*)[ \t](\d+)")
 _NO_TEXT = re.compile(r"<\|.*\|>|<<.*>>|</?s>|<unk>|<pad>|<unused_\d+>")
@@ -235,7 +234,6 @@ def _names(
 
 
 def _by_id(file: Path, facts: Mapping[str, Any]) -> dict[int, str]:
-    """Return names of tokens by id."""
     if file.suffix == ".json":
         found = read_json(file)
         vocab: Any = found["model"]["vocab"] if "model" in found else found
@@ -287,7 +285,6 @@ def prompt_of(
 
 
 def _suppressed(facts: Mapping[str, Any]) -> set[int]:
-    """Return the tokens that Whisper's files suppress."""
     if "non_speech_tokens" not in facts:
         return set(facts.get("suppress_tokens") or ())
     marks = range(int(facts["eot"]) + 1, int(facts.get("no_timestamps", 0)) + 1)

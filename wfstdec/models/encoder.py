@@ -35,8 +35,7 @@ from wfstdec.text.files import PathLike, reading
 from wfstdec.text.lexicon import load_tokens
 from wfstdec.text.tokens import TokenTable
 
-SHORTEST_S = 0.1
-"""Shorter audio is padded with zeros: convolutions need a minimum."""
+SHORTEST_S = 0.1  # Shorter audio is padded with zeros: convolutions need a minimum
 SLACK_S, SLACK = 0.65, 0.01
 """Allowed difference of frames and audio: T-one adds up to two chunks of 0.3 s."""
 _ROW_SLACK = 0.05  # nats; float16 and int8 models round
@@ -411,7 +410,6 @@ class Windowed:
         return [np.concatenate([empty, *parts]) for parts in found]
 
     def _size(self, state: WindowState) -> int:
-        """Return the samples of the next window."""
         end = state.done + self._chunk + self._right + state.late
         return (end - state.first) * self._shift
 

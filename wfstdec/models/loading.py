@@ -50,8 +50,7 @@ from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import load_tokens
 from wfstdec.text.tokens import TokenTable
 
-HAMA = "1.7.0"
-"""Version of `hama` whose internals are used."""
+HAMA = "1.7.0"  # Version of `hama` whose internals are used
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
@@ -296,7 +295,6 @@ def _has_weights(path: Path | None) -> bool:
 
 
 def _transformers_attention(found: _ModelSource) -> Encoder | None:
-    """Load a pair of a model and its processor, or a folder."""
     model, path = found.model, found.folder
     if not _is_attention_pair(model):
         if path is None or not _has_weights(path):
@@ -311,7 +309,6 @@ def _transformers_attention(found: _ModelSource) -> Encoder | None:
 
 
 def _pretrained(path: Path, *classes: str) -> list[Any]:
-    """Return objects of Transformers in a folder."""
     advice = ": pip install transformers torch"
     with needs(f"{path}: a model of Transformers needs it", advice):
         import transformers
@@ -325,7 +322,6 @@ def _pretrained(path: Path, *classes: str) -> list[Any]:
 
 
 def _transformers(found: _ModelSource) -> Encoder | None:
-    """Load a pair of a model and its processor, or a folder."""
     given, path = found.given, found.folder
     if isinstance(found.model, tuple) and len(found.model) == 2:
         return _transformers_encoder(*found.model, None, given)

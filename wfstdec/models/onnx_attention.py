@@ -208,7 +208,6 @@ class OnnxAttention:
         return torch.log_softmax(rows, -1), OnnxAttentionState(*after)
 
     def _names(self, part: _Part) -> list[str]:
-        """Return the caches in the outputs after the logits."""
         if part.outputs[1].startswith("present"):
             names = part.outputs[1:]
             return [name.replace("present", "past_key_values", 1) for name in names]

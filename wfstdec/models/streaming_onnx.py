@@ -380,7 +380,6 @@ class StreamingOnnx:
                 state.features.accept(silence)
 
     def _advance(self, states: Sequence[StreamState]) -> None:
-        """Advance streams by their next window."""
         form = self._form
         windows = [s.features.frames(s.position, form.window) for s in states]
         given = states[0].states
@@ -406,7 +405,6 @@ class StreamingOnnx:
             state.found.append(row)
 
     def _collected(self, state: StreamState) -> np.ndarray:
-        """Return the frames of this step, without those of padding."""
         empty = np.zeros((0, self.spec.width), np.float32)
         rows, state.found = np.concatenate([empty, *state.found]), []
         if (missing := self._missing(state)) < 0:

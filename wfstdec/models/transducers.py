@@ -36,8 +36,7 @@ from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import load_tokens, tokenizer_beside
 from wfstdec.text.tokens import TokenTable
 
-_SYMBOLS = 10
-"""Most tokens in a frame, as in NeMo; icefall trains with 1."""
+_SYMBOLS = 10  # Most tokens in a frame, as in NeMo; icefall trains with 1
 
 
 class OnnxTransducer:
@@ -244,7 +243,6 @@ class _WithJoiner:
 
 
 def _predictor_of(decoder: Any, joiner: Any, blank: int) -> Any:
-    """Return the predictor for the layout of the files' inputs."""
     if joiner is None:
         _check_inputs(decoder, "decoder_joint", 5)
         return _WithJoiner(decoder, blank)
@@ -319,14 +317,12 @@ def _state_shapes(session: Any, states: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def _sizes(joiner: Any) -> tuple[int | None, int | None]:
-    """Return D of frames, and the number of outputs, if the file has them."""
     sizes = _floats(joiner)[0].shape[1], joiner.get_outputs()[0].shape[-1]
     known = [size if isinstance(size, int) else None for size in sizes]
     return known[0], known[1]
 
 
 def _check_inputs(session: Any, name: str, count: int, expected: str = "") -> None:
-    """Raise for an unexpected number of inputs."""
     if (found := len(session.get_inputs())) != count:
         raise ShapeError(
             f"the {name} takes {found} inputs, expected {expected or count}"

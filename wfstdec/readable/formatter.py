@@ -187,7 +187,6 @@ class FormatStream:
         ends: bool = False,
         last: bool = False,
     ) -> Punctuated:
-        """Return events and forms of segments."""
         if self._marks is None:
             texts = [one.text for one in segments]
             return Punctuated([NONE] * len(texts), texts, len(self._segments))
@@ -217,7 +216,6 @@ class FormatStream:
         marked: Punctuated,
         words: Sequence[Word | str],
     ) -> tuple[DisplayWord, ...]:
-        """Return display words of segments; settled ones are kept."""
         formatter, known = self._formatter, len(self._shown)
         texts = [one.text for one in segments]
         if formatter.case:

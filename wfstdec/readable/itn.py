@@ -37,14 +37,12 @@ from wfstdec.readable.itn_kernels import (
 )
 from wfstdec.text.files import PathLike, reading
 
-MAX_WORDS = 32
-"""Words of the longest range: a sum with cents takes up to 30."""
+MAX_WORDS = 32  # Words of the longest range: a sum with cents takes up to 30
 RANGE_RULE, REWRITE_RULES = "ITN", "rewrite"
 """Name of the rule for ranges in a FAR; prefix of the rules for whole sentences."""
 _SHIPPED = Path(__file__).parent / "data"
 _ALL, _COPY, _MOST_BYTE = ":all", "COPY", 255
-_JOINT = "\0"
-"""Replacement of spaces within a segment."""
+_JOINT = "\0"  # Replacement of spaces within a segment
 _ACTIVE = Pool(new_active, fits=lambda active, size: len(active.slot) >= size)
 """Scratch memory for all grammars, one for each thread."""
 

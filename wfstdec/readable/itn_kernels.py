@@ -158,7 +158,6 @@ def _ranges_from(fst, active, text, begin, border, trace, costs, nodes):
 
 @jit
 def _labels_of(trace, node):
-    """Return the output labels up to a trace node, int32; 0 is the root."""
     labels = [np.int32(0) for _ in range(0)]
     while node > 0:
         label, node = trace[node]

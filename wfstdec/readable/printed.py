@@ -18,8 +18,7 @@ from collections.abc import Iterable
 EVENTS = "none comma period question exclamation colon semicolon dash".split()
 """Names of the events after a word, by number."""
 NONE, COMMA, PERIOD, QUESTION, EXCLAMATION, COLON, SEMICOLON, DASH = range(8)
-MARKS = ("", ",", ".", "?", "!", ":", ";", " –")
-"""Suffix of a word for each event."""
+MARKS = ("", ",", ".", "?", "!", ":", ";", " –")  # Suffix of a word for each event
 SENTENCE_ENDS = (PERIOD, QUESTION, EXCLAMATION)
 CLASSES = "NUM ORD MONEY TIME DATE".split()
 """Classes of words with digits in the output of ITN."""
@@ -34,8 +33,7 @@ _SHAPES = (
     ("ORD", re.compile(r"\d+(st|nd|rd|th|er|e)")),
     ("NUM", re.compile(r".*\d.*")),
 )
-_SHORT = {"mister": "mr", "missus": "mrs"}
-"""Short forms as printed in books."""
+_SHORT = {"mister": "mr", "missus": "mrs"}  # Short forms as printed in books
 _MOSTLY, _OFTEN = 0.85, 8
 
 
@@ -77,7 +75,6 @@ def read_printed(
 def _attach_abbreviations(
     words: list[str], events: list[int], forms: list[str]
 ) -> None:
-    """Move the periods of abbreviations from events to forms."""
     count = Counter(words)
     ended = Counter(w for w, e in zip(words, events, strict=True) if e == PERIOD)
     # The word after a real sentence end often begins sentences.

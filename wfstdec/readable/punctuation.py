@@ -53,8 +53,7 @@ from wfstdec.text.files import PathLike, atomic_write, reading
 ENGLISH = Path(__file__).parent / "data" / "en.punct.npz"
 PAUSE_EDGES = (0.01, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
 """Seconds between the bins of pauses."""
-END_BIN = NUM_PAUSES - 1
-"""Bin of the end of an utterance."""
+END_BIN = NUM_PAUSES - 1  # Bin of the end of an utterance
 Pauses = Sequence[float | None] | None
 """Seconds between each word and the next; None if unknown."""
 _FORMAT = {"format": "wfstdec.punctuation", "version": 1}

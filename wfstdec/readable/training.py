@@ -51,31 +51,26 @@ from wfstdec.readable.punctuation import (
 )
 from wfstdec.text.files import PathLike, read_lines, reading
 
-LEFT, RIGHT = 8, 3
-"""Words of the network's window before the place, and after it."""
+LEFT, RIGHT = 8, 3  # Words of the network's window before the place, and after it
 _EMBEDDING, _HIDDEN = 40, (192, 192)
 _RARE, _FREQUENT, _NUM_ENDINGS = 2, 300, 150
 """Largest count of unknown words; least count of words that share nothing with their
 class; number of classes of unknown words.
 """
-_PASSES = 8
-"""Over large texts."""
+_PASSES = 8  # Over large texts
 _BATCH, _CUT, _UNKNOWN, _DROPPED = 512, 0.06, 0.03, 0.15
 """Places of a step; shares without words after them, of words treated as unknown, and
 of dropped hidden values.
 """
 _PAUSE_WEIGHT = 2.0
 """On LJ Speech 1.5 and 2 are equal; with less, ends of utterances become commas."""
-_LEVELS = -2.2, -0.85, 0.0, 1.0, 2.0
-"""Log-odds between levels of questions."""
+_LEVELS = -2.2, -0.85, 0.0, 1.0, 2.0  # Log-odds between levels of questions
 _TUNED = COMMA, PERIOD, QUESTION
 """Others keep their probability: recall would cost precision."""
 _log = logging.getLogger("wfstdec.readable")
 
 
 class _Text(NamedTuple):
-    """Printed text as arrays, [W] each."""
-
     labels: np.ndarray  # int32
     events: np.ndarray  # int32
     capitals: np.ndarray  # float32, 1 if the form after a word has a capital

@@ -43,8 +43,7 @@ WORK = "/v1/"
 """Prefix of the paths that are refused while the server warms up or drains."""
 SUBPROTOCOL = "wfstdec.subprotocol"
 """Key in a WebSocket's scope: subprotocol to accept with; may be None."""
-_EVERY = frozenset(("0.0.0.0", "::"))
-"""Wildcard addresses."""
+_EVERY = frozenset(("0.0.0.0", "::"))  # Wildcard addresses
 _PORTS = {"http": 80, "https": 443}
 _PROBES = ("/health", "/ready", "/metrics")
 _REASONS = {
@@ -149,7 +148,6 @@ async def _health(request: Request) -> Response:
 
 
 async def _ready(request: Request) -> Response:
-    """Report whether new streams are accepted, for load balancers."""
     service: Service = request.app.state.service
     reason = service.unready
     state = {

@@ -28,16 +28,14 @@ from wfstdec.audio.samples import ResampleStream, checked_peak, scaled
 from wfstdec.audio.sources import UNKNOWN_SIZE, form_of, open_av, raw_samples
 from wfstdec.errors import AudioError, WfstdecError
 
-BYTES_PER_S = 16_000
-"""Assumed rate of containers before they are decoded."""
+BYTES_PER_S = 16_000  # Assumed rate of containers before they are decoded
 _SOON = {"probesize": "4096", "analyzeduration": "0"}
 """Options of FFmpeg: begin with the first packets. `nobuffer` would drop the packets
 used for detection: up to 0.9 s of MP3.
 """
 NOTHING = np.zeros(0, np.float32)
 
-Taken = tuple[np.ndarray, float]
-"""Samples, and when the last of their bytes arrived."""
+Taken = tuple[np.ndarray, float]  # Samples, and when the last of their bytes arrived
 
 
 class AudioBytes:
@@ -227,8 +225,7 @@ class _Piped(AudioBytes):
         return error
 
 
-WavForm = tuple[str, int, int]
-"""Subtype of libsndfile, sample rate, channels."""
+WavForm = tuple[str, int, int]  # Subtype of libsndfile, sample rate, channels
 ENCODINGS = {
     "linear16": "PCM_16",
     "linear32": "PCM_32",
@@ -269,8 +266,6 @@ def _table(subtype: str) -> np.ndarray:
 
 
 class _RawBytes(AudioBytes):
-    """Raw samples of a subtype of libsndfile, at most `most` bytes."""
-
     def __init__(
         self,
         subtype: str,
@@ -352,7 +347,6 @@ _FORMS = (
 
 
 def _container_form(head: bytes) -> str:
-    """Return the name of a container by its first 12 bytes."""
     if (name := form_of(head, _FORMS)) is not None:
         return name
     if head[0] == 0xFF and head[1] & 0xE0 == 0xE0:

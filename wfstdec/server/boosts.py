@@ -72,7 +72,6 @@ def _strings(given: Any, name: str) -> Sequence[str]:
 
 
 def _keyword(given: Any) -> BoostEntry:
-    """Split `word:bonus` at its last colon."""
     entry = BoostEntry(given)
     word, colon, number = entry.text.rpartition(":")
     if not colon:

@@ -34,8 +34,7 @@ _Result = TypeVar("_Result")
 
 CLIENTS_FAULTS = (AudioError, BoostError, OptionError)
 """Errors caused by the client; others are the server's."""
-GIVE_UP = "wfstdec.give_up"
-"""Key in a WebSocket's scope of `give_up(code, reason)`."""
+GIVE_UP = "wfstdec.give_up"  # Key in a WebSocket's scope of `give_up(code, reason)`
 SERVERS_FAULT = "the server failed; its log says why"
 _WAITING, _UNANSWERED = 100, 8
 """Queued messages, and unanswered flushes, at which a reader stops."""
@@ -177,7 +176,6 @@ class Connection(abc.ABC):
             await asyncio.gather(*both, return_exceptions=True)
 
     async def _read(self) -> Ending:
-        """Pass messages to the engine until the client disconnects."""
         limits = self.limits
         silent_at = time.monotonic() + limits.silent_s
         while True:
@@ -230,7 +228,6 @@ class Connection(abc.ABC):
             await asyncio.sleep(_POLL_S)
 
     async def _write(self) -> Ending:
-        """Send events and replies until the outbox is closed."""
         while (message := await self.outbox.next()) is not None:
             await self.send(message)
         return await self.finish()

@@ -390,7 +390,6 @@ def event_start(event: Words) -> float:
 
 
 def _alternatives(event: Words) -> list[Json]:
-    """Return the new words; at the end of an utterance also the n-best list."""
     if not event.hypotheses:
         return [alternative(event.words, None)]
     best, *others = event.hypotheses
@@ -404,7 +403,6 @@ def _alternatives(event: Words) -> list[Json]:
 
 
 def _bare(word: Any) -> str:
-    """Return a display word without marks and capitals; other words unchanged."""
     if isinstance(word, DisplayWord):
         return word.text.strip(_MARKS).lower()
     return word.text
@@ -527,7 +525,6 @@ class ListenConnection(WebSocketConnection):
 
     @property
     def _is_opening(self) -> bool:
-        """Return whether the initial lists are still being compiled."""
         boosts, vocabulary = self._settings.boosts, self._settings.vocabulary
         return self._opened is None and (boosts is not None or bool(vocabulary))
 

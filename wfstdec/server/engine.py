@@ -80,7 +80,6 @@ class Engine:
         self._is_draining = self._is_stopping = False
 
     def __len__(self) -> int:
-        """Return the number of open streams in all processes."""
         return self._streams.total
 
     def start(self) -> None:
@@ -157,7 +156,6 @@ class Engine:
             self._metrics = kept
 
     def _run_noise(self) -> None:
-        """Send a second of noise through all threads and queues."""
         events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         rate = self._spec.sample_rate
         settings = StreamSettings("linear16", rate, interims=True)
@@ -314,7 +312,6 @@ class Engine:
                 )
 
     def _search(self, streams: Sequence[Stream]) -> None:
-        """Advance all sessions over new frames, up to possible ends of utterances."""
         # Frames after the end of an utterance are searched in another turn of this
         # loop, by a new session.
         while streams:
@@ -371,7 +368,6 @@ class Engine:
                 self._touched.put(stream)
 
     def _drop(self, stream: Stream) -> None:
-        """Forget a stream and its resources."""
         self._streams.discard(stream)
         stream.discard()
 
@@ -412,8 +408,6 @@ def warm(decoder: Decoder[Any, Any]) -> None:
 
 
 class _Unmeasured:
-    """Metrics that are discarded."""
-
     def __getattr__(self, name: str) -> Any:
         return self
 

@@ -45,10 +45,8 @@ _Value = TypeVar("_Value")
 
 _log = logging.getLogger(__name__)
 
-FILE = "file"
-"""Name of the file in errors, and of its field in a form."""
-IN_MEMORY = 1 << 20
-"""Size in bytes above which a file is stored on disk."""
+FILE = "file"  # Name of the file in errors, and of its field in a form
+IN_MEMORY = 1 << 20  # Size in bytes above which a file is stored on disk
 _WARNED = ("silence", "cut", "streams")
 """Kinds of notes on audio that are warnings to a client."""
 
@@ -169,7 +167,6 @@ def file_errors(limits: Limits) -> Iterator[None]:
 
 
 def _error_of_file(error: Exception, limits: Limits) -> RequestError:
-    """Return the RequestError of a file; log faults of the server."""
     if isinstance(error, AudioLengthError):
         return RequestError(
             413,

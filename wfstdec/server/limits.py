@@ -27,15 +27,13 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-LISTEN = "/v1/listen"
-"""Path of Deepgram's protocol, whose errors have another format."""
+LISTEN = "/v1/listen"  # Path of Deepgram's protocol, whose errors have another format
 
 ENDPOINT_FLOOR_S = 0.4
 """Shortest silence after a good end that ends an utterance, if clients ask for less."""
 
 
 def _limit(default: Any, text: str) -> Any:
-    """Return a field with the help of its flag."""
     return field(default=default, metadata={"help": text})
 
 

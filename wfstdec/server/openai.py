@@ -44,12 +44,10 @@ from wfstdec.text.display import join_words
 from wfstdec.transcription import Transcript
 
 Json = dict[str, Any]
-Answer = tuple[bytes, str]
-"""Body, or the last part of a stream, and its content type."""
+Answer = tuple[bytes, str]  # Body, or the last part of a stream, and its content type
 
 _STARTED = int(time.time())
-_ALIVE_S = 10.0
-"""Interval of keep-alive messages: proxies close silent streams."""
+_ALIVE_S = 10.0  # Interval of keep-alive messages: proxies close silent streams
 _EVENTS = "text/event-stream"
 
 _FIELD_BYTES = 64  # overhead of a field in addition to its name and value
@@ -87,7 +85,6 @@ def routes() -> list[BaseRoute]:
 
 
 async def _models(request: Request) -> Response:
-    """Return the list of the one model, or the model by its name."""
     name = request.app.state.service.name
     model = {"id": name, "object": "model", "created": _STARTED, "owned_by": "wfstdec"}
     asked = request.path_params.get("name")
@@ -195,8 +192,6 @@ def read_request(
 def _number(
     kind: type[int] | type[float], least: float, most: float
 ) -> Callable[[str], float]:
-    """Return a parser of numbers in a range."""
-
     def read(text: str) -> float:
         if least <= (number := kind(text)) <= most:  # false for NaN
             return number
@@ -230,8 +225,6 @@ async def read_form(request: Request, job: Job, limits: Limits) -> FormData:
 
 
 class _Receiver:
-    """Streaming parser of a form; one thread at a time uses it."""
-
     def __init__(self, boundary: bytes, job: Job, limits: Limits) -> None:
         self._job, self._limits = job, limits
         # A full boost list may need as much, and a margin.
@@ -255,7 +248,6 @@ class _Receiver:
             raise RequestError(400, f"a malformed form: {error}") from None
 
     def finish(self) -> FormData:
-        """Return the form after its last part."""
         if not self._is_over:
             text = "a form that was cut short, expected its last boundary"
             raise RequestError(400, text)
@@ -476,7 +468,6 @@ def _rounded(number: float) -> float:
 
 
 def _cost(cost: float) -> float | None:
-    """Return a cost for JSON, which has no infinity: null."""
     return float(cost) if math.isfinite(cost) else None
 
 
@@ -511,7 +502,6 @@ class Transcriptions:
 
 
 async def _stream(job: Job, client: Client) -> None:
-    """Send the parts of a job as `text/event-stream`."""
     # The status waits for the first words, or for an error of the file.
     part = await client.unless_gone(job.next_part())
     end, kind = (b"", _EVENTS) if part else await job.result()

@@ -208,7 +208,6 @@ class Supervisor:
             _log.error("a worker process does not start: %s", error)
 
     def _replace(self, number: int, process: Any) -> None:
-        """Forget a dead worker and schedule its replacement."""
         del self._workers[number]
         self._shared.clear(number)
         if self._is_stopping:
@@ -231,7 +230,6 @@ class Supervisor:
         self._due[number] = now + delay
 
     def _stop(self, error: Exception | None = None) -> None:
-        """Stop all workers gracefully; at the second call at once."""
         self._error, self._is_stopping = self._error or error, True
         self._due.clear()
         for worker in list(self._workers.values()):

@@ -18,8 +18,7 @@ from wfstdec.server.service import Service
 
 _MOST, _MOST_WORDS = 200, 4
 """Boosts of a prompt, and words of an entry of a list, at most."""
-_COMMONEST = 5000
-"""Number of frequent words of the language model that are not rare."""
+_COMMONEST = 5000  # Number of frequent words of the language model that are not rare
 
 IsRare = Callable[[str], bool | None]
 """Returns whether a word is rare; None if the language model has no frequencies."""
@@ -93,7 +92,6 @@ def _length(text: str) -> int:
 
 
 def _bare(text: str) -> str:
-    """Strip spaces, and punctuation around a text."""
     # A regular expression would take quadratic time in the length of inner runs.
     first, end = 0, len(text)
     while first < end and not text[first].isalnum():

@@ -128,12 +128,10 @@ def merged(before: Json, given: Json) -> Json:
 
 
 def _only(names: tuple[str, ...], given: Json) -> Json:
-    """Return the non-null fields of these names."""
     return {name: value for name in names if (value := given.get(name))}
 
 
 def _read(text: str | bytes) -> Json:
-    """Parse a client's event."""
     try:
         found = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -260,7 +258,6 @@ class RealtimeConnection(WebSocketConnection):
             self._send_at("speech_started", item, "audio_start_ms", at_s)
 
     def _commit(self, item: _Item, end_s: float) -> None:
-        """Commit an item, unless it is committed."""
         if item.end_s is not None:
             return
         if item.start_s is not None:
@@ -351,7 +348,6 @@ class RealtimeConnection(WebSocketConnection):
         self._send_session("session.updated", warnings)
 
     def _compiled(self, texts: Json) -> tuple[CompiledBoosts | None, list[str]]:
-        """Compile the keywords and the terms of a prompt; return also the warnings."""
         service, asked = self.service, texts.get("language") or self.service.language
         terms, warnings = prompt_terms(service, texts.get("prompt"))
         boosts = requested_boosts(

@@ -36,8 +36,7 @@ from wfstdec.server.shared import Places, Shared
 
 _Kept = TypeVar("_Kept", bound=AbstractContextManager)
 
-_NICE = 10
-"""Niceness of the threads of jobs: streams have priority."""
+_NICE = 10  # Niceness of the threads of jobs: streams have priority
 _LONGEST_RETRY_S = 30.0
 
 
@@ -147,7 +146,6 @@ class Jobs:
         self._is_over = False
 
     def __len__(self) -> int:
-        """Return the number of taken places."""
         return len(self._taken)
 
     @property

@@ -116,6 +116,5 @@ class Places(set[Any]):
 
 
 def _zeros(*shape: int) -> np.ndarray:
-    """Return int64 zeros that forked processes share."""
     size = int(np.prod(shape)) * 8
     return np.frombuffer(mmap.mmap(-1, size), np.int64).reshape(shape)

@@ -586,12 +586,10 @@ class Stream:
         self._begin_utterance()
 
     def _place(self, frame: int) -> int:
-        """Return the index in `_arrivals` of the frame before `frame`."""
         sample = round(frame * self._shift_s * self._rate)
         return bisect_left(self._arrivals, (sample, -math.inf))
 
     def _arrival_of(self, frame: int) -> float:
-        """Return the arrival time of the frame before `frame`."""
         at = min(self._place(frame), len(self._arrivals) - 1)
         return self._arrivals[at][1] if self._arrivals else time.monotonic()
 
@@ -728,7 +726,6 @@ class Stream:
         self._outbox.clear()
 
     def _close(self) -> None:
-        """Release the stream's resources; pending finals are still computed."""
         self.is_over = True
         self.audio.close()
         if self.cutter is not None:

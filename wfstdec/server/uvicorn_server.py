@@ -213,14 +213,11 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class _Open:
-    """Open connections of all listening sockets of a process, and their limit."""
-
     def __init__(self, most: int, idle: dict[int, Any], shared: Shared) -> None:
         self.most, self.idle, self.shared = most, idle, shared
         self.num_open = self._num_accepted = 0
 
     def count(self, change: int) -> None:
-        """Add to the number of open connections."""
         self.num_open += change
         self._num_accepted += change > 0
         self.shared.set("accepted", self._num_accepted)
@@ -344,7 +341,6 @@ class DrainingServer(uvicorn.Server):
         self._begin(self._warm_up())
 
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: Any) -> None:
-        """Log an error of the loop; of accepting, a line a second for each kind."""
         error = context.get("exception")
         if not isinstance(error, OSError) or "accept" not in context["message"]:
             loop.default_exception_handler(context)
@@ -471,7 +467,6 @@ class _Http(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse an invalid or too long request, with the reason."""
         error, status, text = sys.exception(), 400, msg
         if isinstance(error, h11.RemoteProtocolError):
             status = error.error_status_hint

@@ -47,8 +47,7 @@ from wfstdec.text.display import extend_text, join_words, short
 _ECHO = 200  # characters of a text repeated in an error
 _LINE = 1 << 16  # bytes of the first line of an event, at most
 _LAST_S = 1.0  # to send the last event, and for the client to close
-_ENCODINGS = {2: "linear16", 4: "linear32"}
-"""By bytes of a sample."""
+_ENCODINGS = {2: "linear16", 4: "linear32"}  # By bytes of a sample
 _FORM = "rate", "width", "channels"
 
 _log = logging.getLogger("wfstdec.server.requests")
@@ -79,7 +78,6 @@ class Server:
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Serve a client until it disconnects."""
         service, began, code = self._service, time.perf_counter(), 1000
         connection = _Connection(reader, writer, service, self._idle)
         task: Any = asyncio.current_task()
@@ -240,7 +238,6 @@ class _Connection(Connection):
         return bool(self.streams and payload)
 
     async def _stop(self) -> None:
-        """End the utterance, and wait for its transcript."""
         if self.streams:
             self.streams[0].finish()
             await self._finished.wait()
@@ -249,7 +246,6 @@ class _Connection(Connection):
         self._is_refused = False
 
     def take(self, event: Event, stream: int) -> None:
-        """Handle final words, or the end of the utterance."""
         if isinstance(event, Words):
             words = self._shown.of(event).words
             if words:
@@ -272,7 +268,6 @@ class _Connection(Connection):
             self._finished.set()
 
     def leave(self) -> None:
-        """Forget the open utterance."""
         self.streams.clear()
         self._counted.close()
         if (number := self._socket.fileno()) >= 0:
@@ -308,7 +303,6 @@ class _Connection(Connection):
 
 
 def _unframed(found: str) -> RequestError:
-    """Return the error of an event of unknown length."""
     text = f"found {found}, expected a line of JSON with a type and lengths"
     return RequestError(400, text, code="framing")
 
@@ -318,7 +312,6 @@ def _error(text: str, code: str) -> tuple[str, Json]:
 
 
 def _program(service: Service) -> Json:
-    """Return the description of the server and its model."""
     ours = {
         "attribution": {"name": "wfstdec", "url": ""},
         "installed": True,

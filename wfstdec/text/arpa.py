@@ -62,8 +62,6 @@ def read_arpa(source: PathLike | IO) -> ArpaModel:
 
 
 class _Reader:
-    """Cursor over the bytes of the file: line `line` begins at `pos`."""
-
     def __init__(self, data: bytes, place: str) -> None:
         self.data = data
         self.bytes = np.frombuffer(data, np.uint8)

@@ -24,8 +24,7 @@ import numpy as np
 from wfstdec.errors import FormatError, InputError, WfstdecError
 
 PathLike = str | os.PathLike[str]
-STDIN = "-"
-"""Name of standard input."""
+STDIN = "-"  # Name of standard input
 _DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20
 
 
@@ -222,7 +221,6 @@ def fingerprint_of(arrays: Mapping[str, np.ndarray | Iterator[np.ndarray]]) -> s
 
 
 def _descriptor(path: PathLike) -> int | None:
-    """Return the number of an open file of this process by its path."""
     place = os.path.abspath(path)
     standard = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
     folder, name = os.path.split(standard.get(place, place))

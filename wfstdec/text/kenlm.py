@@ -155,8 +155,6 @@ def read_kenlm_trie(path: PathLike) -> ArpaModel:
 
 
 class _TrieReader:
-    """Cursor over the file at `pos`."""
-
     def __init__(self, path: PathLike, header: KenlmHeader) -> None:
         self.path, self.data = path, np.memmap(path, np.uint8, "r")
         self.header, self.counts = header, header.counts
@@ -303,7 +301,6 @@ class _TrieReader:
 
 @jit
 def _read_bits(data, stride, first, length, found):
-    """Read a field of N records without gaps."""
     # A field may begin at any of a byte's 8 bits: 64 bits from that byte on contain it
     # if its `length` is below 58. The data have 8 bytes more than records.
     mask = (np.uint64(1) << np.uint64(length)) - np.uint64(1)

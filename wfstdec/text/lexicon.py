@@ -42,8 +42,7 @@ from wfstdec.text.tokens import (
 
 WORD_START = "\u2581"  # SentencePiece's mark of a space
 MARKS = frozenset(("<s>", "</s>", "<unk>", "<UNK>", EPSILON_WORD))
-_BESIDE = ("bpe.model", "tokenizer.model")
-"""Usual names of SentencePiece models."""
+_BESIDE = ("bpe.model", "tokenizer.model")  # Usual names of SentencePiece models
 _ALTERNATE = re.compile(r"(.+)\(\d+\)")
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
 _log = logging.getLogger(__name__)
@@ -259,7 +258,6 @@ def _separator(separator: str | int | None, tokens: TokenTable) -> int | None:
 def _entries(
     lines: list[str], hash_is_comment: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield line numbers and fields of lines, without empty ones and comments."""
     for number, line in enumerate(lines, start=1):
         if line.startswith((";;;", "# ")) or line == "#":
             continue
@@ -420,8 +418,7 @@ def _cannot_spell(bad: list[str], total: int, pieces: dict[str, int]) -> str:
 TokensLike = PathLike | TokenTable | Sequence[str] | Mapping[str, int] | Any
 """File, table, names in order, `{name: token}`, or tokenizer."""
 AUTO = "auto"  # separator `|` for tables of Hugging Face, none for others
-_warned: set[str] = set()
-"""Fingerprints of tables whose separator was logged."""
+_warned: set[str] = set()  # Fingerprints of tables whose separator was logged
 
 
 def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:

@@ -243,7 +243,6 @@ def check_words(
 def _share(
     counts: Mapping[str, int], vocabulary: Iterable[str], normalizer: Normalizer
 ) -> tuple[float, dict[str, None]]:
-    """Return the share of words that are known, and the unknown words."""
     known = {part for word in vocabulary for part in normalizer.word(word)}
     lacking = {w: None for w in counts if not known.issuperset(normalizer.word(w))}
     missing = sum(counts[word] for word in lacking)

@@ -25,8 +25,7 @@ from wfstdec.text.tokens import EPSILON_WORD, TokenTable, byte_texts, byte_token
 
 Kind = Literal["pieces", "letters", "phones", "[unk]"]
 KINDS: tuple[Kind, ...] = ("pieces", "letters", "phones", "[unk]")
-UNK: Kind = "[unk]"
-"""Kind and text of open words that match any speech."""
+UNK: Kind = "[unk]"  # Kind and text of open words that match any speech
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,8 +36,7 @@ from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter
 
 _AHEAD = 2  # pieces that may wait for the decoder, for each worker
 
-_STOP_S = 1.0
-"""Timeout for a blocked reader: a file such as a FIFO may never return."""
+_STOP_S = 1.0  # Timeout for a blocked reader: a file such as a FIFO may never return
 
 _Item = TypeVar("_Item")
 
@@ -154,7 +153,6 @@ class Encoding:
     def _pieces(
         self, audio: _Blocks, recording: Recording, pool: Executor
     ) -> Iterator[Piece]:
-        """Yield the pieces of a recording."""
         blocks, spec = iter(audio), self._model.spec
         if not self._streams:
             head = []
@@ -208,8 +206,6 @@ class Encoding:
 
 
 class _Blocks:
-    """Blocks of a recording, or of a part of it, with the number of samples."""
-
     def __init__(self, reader: AudioReader, recording: Recording) -> None:
         rate, self._reader, self.num_samples = reader.sample_rate, reader, 0
         self._first, self._end = round(recording.start_s * rate), sys.maxsize

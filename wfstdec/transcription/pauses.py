@@ -33,13 +33,10 @@ def first_pass(
     return cuts.chunked(model), decoder.sessions(**how)
 
 
-_QUIET_DB = -60.0
-"""Below full scale: not speech."""
-_SHARE = 1 / 3
-"""Position of the threshold between the levels of pauses and of speech."""
+_QUIET_DB = -60.0  # Below full scale: not speech
+_SHARE = 1 / 3  # Position of the threshold between the levels of pauses and of speech
 _SMOOTHED_S = 0.1
-_LATEST_S = 30.0
-"""Window of the estimated levels."""
+_LATEST_S = 30.0  # Window of the estimated levels
 
 
 @dataclass

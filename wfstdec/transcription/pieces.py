@@ -151,7 +151,6 @@ class PieceCutter:
         self._open()
 
     def _open(self) -> None:
-        """Begin a piece."""
         self._used_boosts = self.boosts
         self.session = self._sessions.open(self.boosts)
         self.num_frames = 0  # searched frames of it
@@ -286,7 +285,6 @@ class PieceCutter:
 
 
 def _joined(*parts: np.ndarray) -> np.ndarray:
-    """Concatenate rows; a single part is not copied."""
     some = [part for part in parts if len(part)]
     return np.concatenate(some) if len(some) > 1 else (some or [np.empty((0, 0))])[0]
 

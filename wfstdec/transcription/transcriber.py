@@ -61,8 +61,7 @@ STREAM_CUTS = CutOptions(
 )
 """Tuned for latency; `replace(STREAM_CUTS, rules=[...])` changes a part."""
 _BATCH_PARTS = 32
-_BATCH_S = 1.0
-"""Size of a batch in parts, and longest wait in seconds for more."""
+_BATCH_S = 1.0  # Size of a batch in parts, and longest wait in seconds for more
 
 
 @dataclass(frozen=True)
@@ -202,7 +201,6 @@ class Transcriber:
                 yield part, next(found) if isinstance(part, Encoded) else None
 
     def _decode(self, pieces: Sequence[Encoded]) -> list[Any]:
-        """Return hypotheses of pieces, or lattices, or errors."""
         todo = [piece for piece in pieces if piece.logprobs is not None]
         logprobs = [piece.logprobs for piece in todo]
         boosts = [piece.recording.boosts for piece in todo]
@@ -264,7 +262,6 @@ def check_fit(model: Encoder, decoder: Decoder) -> None:
 
 
 def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Group parts into large batches, without long waits."""
     # The clock is read when a part arrives: waiting parts go with the next one.
     batch: list[Part] = []
     began = time.monotonic()

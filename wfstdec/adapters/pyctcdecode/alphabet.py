@@ -99,7 +99,6 @@ class Alphabet:
 
 
 def _checked(labels: object) -> list[str]:
-    """Return labels as a list of distinct strings."""
     if isinstance(labels, str) or not isinstance(labels, Collection):
         raise TokenTableError(f"labels {labels!r}, expected a list of strings")
     checked = list(labels)
@@ -113,7 +112,6 @@ def _checked(labels: object) -> list[str]:
 
 
 def _with_marks(labels: list[str], unk: str) -> list[str]:
-    """Return labels with the blank, appended if absent, and the unknown label."""
     labels = ["" if BLANK_TOKEN_PTN.match(label) else label for label in labels]
     if unk == UNK_TOKEN and "_" in labels and "" not in labels:
         labels[labels.index("_")] = ""  # the blank of some letter models
@@ -124,7 +122,6 @@ def _with_marks(labels: list[str], unk: str) -> list[str]:
 
 
 def _as_characters(labels: list[str]) -> list[str]:
-    """Return letters with a space between words."""
     if "|" in labels and " " not in labels:
         labels[labels.index("|")] = " "  # the space of wav2vec 2.0
     labels = _with_marks(labels, UNK_TOKEN)
@@ -141,7 +138,6 @@ def _as_characters(labels: list[str]) -> list[str]:
 
 
 def _as_pieces(labels: list[str]) -> list[str]:
-    """Return pieces, with '▁' before those that start words."""
     if any(label.startswith(_CONTINUES) for label in labels):
         labels = list(map(_from_hashes, labels))
     labels = _with_marks(labels, UNK_BPE_TOKEN)

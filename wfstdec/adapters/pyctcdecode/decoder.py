@@ -301,7 +301,6 @@ class BeamSearchDecoderCTC:
     def _decode(
         self, logits: Any, limits: Limits, start: Any = None, count: int | None = None
     ) -> tuple[list[Ending], Callable[[Ending], Any]]:
-        """Return the endings of an utterance, and a function for their states."""
         lm = self._language_model
         utterance, kept = self._prepared(logits, limits, start)
         with DeferredSignals():
@@ -467,7 +466,6 @@ def build_ctcdecoder(
 
 
 def _compiled_scorer(model: Any) -> models.NgramScorer | None:
-    """Return the arrays of a model that kernels can score, or None."""
     if not isinstance(model, LanguageModel) or any(
         getattr(type(model), name) is not getattr(LanguageModel, name)
         for name in _OWN_METHODS
@@ -477,7 +475,6 @@ def _compiled_scorer(model: Any) -> models.NgramScorer | None:
 
 
 def _as_beam(text: str, frames: list[Frames], logit: float, *rest: Any) -> Beam:
-    """Return a beam without a partial word."""
     return Beam(text, "", "", None, frames, NULL_FRAMES, logit, *rest)
 
 
@@ -518,7 +515,6 @@ def _enter_beams(
 
 @kernel
 def _enter_words(arrays, store, words, places):
-    """Enter words and partial words of beams; return the status."""
     chars, splits, ends = words
     word = 0
     for beam in range(len(ends)):
@@ -537,7 +533,6 @@ def _enter_words(arrays, store, words, places):
 
 
 def _read_beams(store: Store, labels: Sequence[str]) -> list[Beam]:
-    """Return the beams of a store, best first."""
     beams, result = store.beam[: store.counts[engine.BEAM]], []
     texts = search.read_texts(store, beams, False)
     for words, frames, row in zip(*texts, beams.tolist(), strict=True):

@@ -38,8 +38,7 @@ from wfstdec.text.kenlm import read_kenlm_header
 
 ATTRS, UNIGRAMS = "attrs.json", "unigrams.txt"
 MODEL_SUFFIXES = (".arpa", ".bin", ".binary", ".gz")
-_NO_UNK_LOG10 = -100.0
-"""KenLM's log-prob of `<unk>` for files without it."""
+_NO_UNK_LOG10 = -100.0  # KenLM's log-prob of `<unk>` for files without it
 _MARKS = {"<s>", "</s>", "<unk>", "<UNK>"}
 _EPSILON = "<eps>"
 _ALL_WORDS = 1 << 20
@@ -445,7 +444,6 @@ class HotwordScorer:
         return cls(split_hotwords(hotwords), weight)
 
     def __contains__(self, item: str) -> bool:
-        """Return whether a hotword begins so."""
         return item in self._shortest
 
     def score(self, text: str) -> float:

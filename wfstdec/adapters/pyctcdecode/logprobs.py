@@ -126,7 +126,6 @@ def _add_up_float32(frames, best, total):
 
 @kernel
 def _add_up_float64(frames, best, total):
-    """Do the same in float64."""
     num_frames, num_tokens = frames.shape
     for t in range(num_frames):
         x, top, added_up = frames[t], frames[t, best[t]], 0.0

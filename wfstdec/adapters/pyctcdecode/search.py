@@ -275,7 +275,6 @@ def advance(search, store, frames, first, stop):
 
 @inlined
 def _expand(search, store, frames, index, forced):
-    """Create the candidates of a frame; return status, number, and `forced`."""
     table, counts, count = search.tokens, store.counts, int64(0)
     beams, frame = store.beam[: counts[engine.BEAM]], counts[engine.FRAMES]
     counts[engine.STAMP] += 1
@@ -362,7 +361,6 @@ def log_sum(a, b):
 
 @inlined
 def _score(search, store, count):
-    """Add scores of the language model and of hotwords; return OK, or ASK."""
     unscored = False
     for i in range(count):
         c = store.candidates[i]
@@ -380,7 +378,6 @@ def _score(search, store, count):
 
 @inlined
 def _choose(search, store, count, prunes_history):
-    """Put the best candidates into `order`; return their number."""
     best, wanted = -np.inf, search.beam_width
     for i in range(count):
         best = max(best, store.candidates[i].total)
@@ -411,7 +408,6 @@ def _prune_history(store, kept):
 
 @inlined
 def _keep(store, chosen):
-    """Build the beam from the candidates in `order`."""
     counts = store.counts
     for i in range(chosen):
         c, beam = store.candidates[store.order[i]], store.beam[i]
@@ -526,7 +522,6 @@ class HostModel:
 
 
 def _unscored(nodes: np.ndarray, numbers: np.ndarray) -> list[int]:
-    """Return nodes without a score, each once, in order."""
     return list(dict.fromkeys(numbers[~nodes["is_scored"][numbers]].tolist()))
 
 

@@ -122,7 +122,6 @@ class CTCDecoder:
         return search.begin(self._rules, self._model, store)
 
     def _opened(self, verb: str) -> Utterance:
-        """Return the open utterance."""
         if self._open is None or self._ended:
             state = "after decode_end" if self._ended else "without decode_begin"
             raise InputError(f"{verb} {state}, expected decode_begin before it")
@@ -268,14 +267,12 @@ def _spelled(
 
 
 def _at_least(**counts: int) -> None:
-    """Raise `OptionError` for numbers below 1."""
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise OptionError(f"{name}={value!r}, expected 1 or more")
 
 
 def _number(name: str, value: Any, infinite: float | None = None) -> float:
-    """Return a finite float, or `infinite`."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -287,7 +284,6 @@ def _number(name: str, value: Any, infinite: float | None = None) -> float:
 
 @functools.cache
 def _torch() -> Any:
-    """Return the module torch; None if it is not installed."""
     try:
         return importlib.import_module("torch")
     except ImportError:
@@ -319,7 +315,6 @@ def _as_emissions(emissions: Any, axes: str, num_tokens: int) -> np.ndarray:
 
 
 def _as_lengths(lengths: Any, emissions: np.ndarray) -> list[int | None]:
-    """Return the frames of each utterance; None for all."""
     size, frames = emissions.shape[:2]
     _check_device("lengths", lengths)
     counts = check_lengths(lengths, size)

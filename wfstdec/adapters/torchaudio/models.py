@@ -178,7 +178,6 @@ class _InLog10:
 
 
 def _warn_of_unknown(known: Container[str], labels: Names) -> None:
-    """Warn if less than half of the labels are in a model."""
     lacking = [name for name in labels.names if name not in known]
     if 2 * len(lacking) > len(labels):
         _log.warning(

@@ -128,7 +128,6 @@ class History:
         return _as_answers(ends[state] for state in states.tolist())
 
     def _checked(self, method: str, answer: Any) -> tuple[int, float]:
-        """Return state number and score of a model's return value."""
         try:
             state, score = answer
             score = float(score)
@@ -233,7 +232,6 @@ def _end(rules, store, finish_state, finish_score):
 
 @kernel
 def _trace_back(trace, index, tokens, words):
-    """Write the tokens and words of a path, int32 [F] each."""
     for position in range(len(tokens) - 1, -1, -1):
         tokens[position], words[position] = trace[index].token, trace[index].word
         index = trace[index].previous
@@ -250,7 +248,6 @@ def _begin_frame(rules, store):
 
 @inlined
 def _expand(rules, store, row):
-    """Create the candidates of a frame."""
     counts, beam = store.counts, store.beam
     # Reserve room for the whole frame before it begins.
     if counts[engine.TRACE] + rules.beam_size > len(store.trace):
@@ -365,7 +362,6 @@ def _extend_in_lexicon(rules, store, i, row):
 
 @inlined
 def _extend_by_tokens(rules, store, i, row, count):
-    """Begin each token except that of hypothesis `i`."""
     h = store.beam[i]
     for at in range(count):
         n = int64(store.order[at])
@@ -408,7 +404,6 @@ def _end_label(rules, store, i, score, above, label, n, word):
 
 @inlined
 def _new_history(store, slot, state, label, score, after):
-    """Enter a history into a free slot; return its number."""
     number = store.counts[engine.HISTORIES]
     store.counts[engine.HISTORIES] = number + 1
     slot.parent, slot.symbol, slot.node = state, label, number
@@ -494,7 +489,6 @@ def _raise_cut(rules, store):
 
 @part
 def _keep(rules, store):
-    """Build the beam from the best candidates, with new histories and traces."""
     kept, counts = _choose(rules, store), store.counts
     for rank in range(kept):
         c = store.candidates[store.order[rank]]
@@ -524,7 +518,6 @@ def _keep(rules, store):
 
 @inlined
 def _choose(rules, store):
-    """Put the best candidates into `order`; return their number."""
     candidates, cut = store.candidates, store.limits[CUT]
     count = store.counts[engine.CANDIDATES]
     if rules.log_add:

@@ -62,8 +62,7 @@ from wfstdec.text.tokens import (
 Phrases = Mapping[str, float] | Sequence[str] | PhraseBoosts | None
 """Phrases with or without weights, or compiled ones, or none."""
 
-_ALIKE = 1e-2
-"""Scores of one utterance's rows at the prompt differ by rounding alone."""
+_ALIKE = 1e-2  # Scores of one utterance's rows at the prompt differ by rounding alone
 _State = TypeVar("_State")
 
 
@@ -259,7 +258,6 @@ class NgramLogitsProcessor:
         return self._kept
 
     def _states(self, ids: np.ndarray) -> np.ndarray:
-        """Return the states after rows, int32 [N], one step from known ones."""
         rows = self._rows
         before = [
             walk(self.lm, rows.labels_of(row[:-1])) if known is None else known
@@ -439,7 +437,6 @@ class PhraseBoostLogitsProcessor:
     def _states(
         self, boosts: PhraseBoosts, texts: Sequence[Text], size: int
     ) -> RowStates:
-        """Return the rows of one list for the kernel."""
         labels = boosts.automaton.arc_label
         if len(labels) and (last := labels.max()) >= size:
             what = f"scores have V={size} columns, the tokenizer spells by token {last}"
@@ -481,7 +478,6 @@ def _texts_of(
 
 
 def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
-    """Return the state of an unknown row; it counts as open."""
     labels = rows.labels_of(row)
     before = Text(walk(boosts, labels[:-1]))
     return _texts_of(rows, boosts, labels[None, -1:], [before])[0]

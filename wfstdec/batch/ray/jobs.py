@@ -90,7 +90,6 @@ class JobFolder:
         return found if is_whole else []
 
     def _take_up(self) -> None:
-        """Decide on the results of an earlier run."""
         self._file.seek(0)
         text = self._file.read()
         restart, called = self._restart, self._restart.called
@@ -220,7 +219,6 @@ def run_rows(
 
 
 def _all_done(ids: pyarrow.Array | None, folder: JobFolder) -> bool:
-    """Return whether all rows are finished, so that no cluster is needed."""
     import pyarrow as pa
     import pyarrow.compute
     import pyarrow.parquet
@@ -285,8 +283,6 @@ def _console(*, quiet: bool) -> Iterator[None]:
 
 
 class _Actor:
-    """Class that Ray instantiates once in each actor."""
-
     def __init__(self, make: Callable[[], RowWorker]) -> None:
         self._work = make()
 
@@ -374,7 +370,6 @@ def _actors(options: RayOptions) -> int:
 def _summary(
     folder: JobFolder, before: Sequence[Path], ids: pyarrow.Array | None
 ) -> RowsSummary:
-    """Count the rows in the folder, and check their ids against the job's."""
     import pyarrow as pa
     import pyarrow.compute
     import pyarrow.parquet

@@ -294,7 +294,6 @@ class RowLogprobs:
 
 
 def _fetched(address: str) -> bytes:
-    """Read the bytes at an address of a store that pyarrow supports."""
     import pyarrow.fs
 
     try:

@@ -59,7 +59,6 @@ class _Shards(FileBasedDatasource):
 
 
 def _samples(file: IO[bytes], path: str) -> Iterator[dict[str, Any]]:
-    """Yield the samples of a shard as rows."""
     try:
         with tarfile.open(fileobj=file, mode="r|*") as tar:
             files = (one for one in tar if one.isreg())
