@@ -1,6 +1,6 @@
 """Compilation of the usual kernels, in parallel on all cores.
 
-    warm_up(USUAL)            # in processes of their own
+    warm_up(USUAL)            # in separate processes
     python -m wfstdec.warm_up rows-lattices trie
 
 A way is a small run through the public interface: a language of three words, a few

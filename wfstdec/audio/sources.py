@@ -107,7 +107,7 @@ def _cut_chunk(
     there = size - start - 8
     if length >= UNKNOWN_SIZE or length <= there:
         return None
-    return f"the header says {length} bytes of samples, {there} are there"
+    return f"{there} bytes of samples, the header has {length}"
 
 
 def _cut_mp3(file: IO[bytes], head: bytes, size: int) -> str | None:
@@ -128,7 +128,7 @@ def _cut_mp3(file: IO[bytes], head: bytes, size: int) -> str | None:
     length = int.from_bytes(head[field : field + 4], "big")
     if length <= size - start:
         return None
-    return f"the header says {length} bytes, {size - start} are there"
+    return f"{size - start} bytes, the header has {length}"
 
 
 @dataclass
@@ -256,7 +256,7 @@ def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
 def open_av(
     file: IO[bytes], form: str, options: Mapping[str, str] | None = None
 ) -> Iterator[Source]:
-    """Open what FFmpeg reads."""
+    """Open a file of a format that FFmpeg reads."""
     with needs(f"{form} needs PyAV", ": pip install av"):
         import av
     try:

@@ -183,7 +183,7 @@ class _ShortHelp(argparse.Action):
 
 
 class _Stopped(KeyboardInterrupt):
-    """A signal other than Ctrl-C's asks the program to end."""
+    """A signal other than Ctrl-C's to end the program."""
 
     def __str__(self) -> str:
         return f"stopped by {self.args[0]}"

@@ -405,7 +405,7 @@ def _notes(comparison: Comparison) -> list[str]:
         "resident set while",
         "the decoder is made and decodes. *: no point is faster and as accurate. 95 %: "
         "bootstrap over",
-        "utterances; searches on the same ones differ less by chance than these tell.",
+        "utterances; searches on the same ones differ less by chance than these show.",
         *([f"Loaded before: {'; '.join(listed)}."] if listed else []),
         *(
             f"Best of list, of lattice: the WER of the best of {size} texts, and of "

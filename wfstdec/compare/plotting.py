@@ -185,7 +185,7 @@ def check_plot(path: PathLike) -> str:
 
 
 def _matplotlib() -> Any:
-    advice = ": pip install matplotlib (in a checkout '.[plot]'); or ask for no plot"
+    advice = ": pip install matplotlib (in a checkout '.[plot]'); or omit the plot"
     with needs("a plot needs matplotlib", advice):
         import matplotlib
         import matplotlib.figure

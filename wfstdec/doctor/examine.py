@@ -286,7 +286,7 @@ class _Examination:
         low, high = (math.exp(x) for x in output.sums)
         text = f"exp of a row sums to {low:.3f} to {high:.3f}"
         if not output.kinds:
-            text = "too few frames to tell"
+            text = "too few frames to decide"
         self._add("row sums", "ok" if output.kinds else "look", text)
         return True
 

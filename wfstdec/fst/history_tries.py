@@ -7,7 +7,7 @@ class of OOV words, as in `fst/grammar.py`. States of the result:
 
     (begin, h)   where a word may begin with history h: root of the trie of the words
                  listed for h, with the back-off arc of h
-    (end, h)     behind a word, where a filler follows: a mandatory separator, which
+    (end, h)     after a word, where a filler follows: a mandatory separator, which
                  leads to (begin, h), or a silence that may be missing
     node         the pronunciations listed for h that begin with the same tokens
     tail         a node with one word left; it depends on the pronunciations and the

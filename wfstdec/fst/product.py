@@ -114,7 +114,7 @@ def product_of_lg(
     if len(outside) != 1:
         # Several states outside would each have their own returns.
         if len(outside):
-            _log.warning("%d states behind exits, expected one: no exits", len(outside))
+            _log.warning("%d states after exits, expected one: no exits", len(outside))
         return product, final_cost, None
     units, return_state = labels.units(), np.full(len(labels.tokens) + 1, NO_STATE)
     reached = _find_all(states, np.full(len(units), outside[0]), units)

@@ -5,13 +5,13 @@ that repeats `i`. There is a state for each token; arcs are `in:out`.
 
     normal    start -b:-> 0   start -i:i-> i   0 -b:-> 0   0 -i:i-> i
               i -i':-> i   i -j:j-> j   i -b:-> 0
-              the rules of CTC: equal frames in a row are one token, and between two
-              equal tokens stands a blank; (U + 1)(U + 2) arcs
+              the rules of CTC: equal consecutive frames are one token, and a blank
+              separates equal tokens; (U + 1)(U + 2) arcs
     compact   0 -b:-> 0   0 -i:i-> i   i -i':-> i   i -:-> 0
               also takes equal tokens without a blank between them; 3U + 1 arcs
               (arXiv 2110.03098)
     minimal   0 -b:-> 0   0 -i:i-> 0
-              every frame that is not blank is a token of its own
+              every frame that is not blank is a separate token
     *-selfless   without i -i':-> i, for models that do not repeat tokens
 
 Disambiguation symbols take no frame: loops `-:#k->` pass them. Symbols, and therefore
@@ -172,7 +172,7 @@ def take_exits(
             word_cost,
         )
     elif len(outside):
-        _log.warning("%d states behind exits, expected one: no exits", len(outside))
+        _log.warning("%d states after exits, expected one: no exits", len(outside))
     return part_of(tlg, keep, ~(is_exit | is_return)), exits
 
 

@@ -177,7 +177,7 @@ def lay_out(shape, edges):
                 ilabel = label | REPEAT | leads
                 i = _write(arcs, bonuses, i, ilabel, 0, state, none, none)
             # Without the epsilon the state after the token has the outgoing arcs,
-            # except of its own token.
+            # except that of the token.
             if not shape.has_hubs:
                 i = _write(arcs, bonuses, i, shape.blank, 0, state + 1, none, none)
                 for e in range(first, last):

@@ -64,7 +64,7 @@ class PackedGraph:
         final_cost: float32 [S], nats; `inf` for non-final states.
         epsilon_rank: int32 [S], longest chain of epsilon arcs into a state: closing in
             this order visits each state once.
-        vocabulary: Tokens and words that labels stand for.
+        vocabulary: Tokens and words of the labels.
         info: How it was built.
         oov_exits: States where an OOV word may begin, if any.
     """
@@ -180,7 +180,7 @@ class PackedGraph:
         Args:
             fst: Graph; states are renumbered so that its start becomes 0.
             repeat: bool [A], which arcs repeat a token; `None` for none.
-            vocabulary: Tokens and words that labels stand for.
+            vocabulary: Tokens and words of the labels.
             info: How it was built; None if unknown.
             oov_exits: Of an FST whose start is state 0.
 

@@ -120,7 +120,7 @@ class ModelOptions:
         shift = self.frame_shift_s or (shift(int(rate)) if callable(shift) else shift)
         if shift is None:
             expected = "expected frame_shift_s= (--frame-shift)"
-            raise ModelError(f"{place}: says nowhere how long a frame is, {expected}")
+            raise ModelError(f"{place}: no frame shift, {expected}")
         return EncoderSpec(table, float(shift), int(rate), self.max_batch)
 
 

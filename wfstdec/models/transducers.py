@@ -352,8 +352,8 @@ def load_onnx_transducer(
         joiner: `.onnx`; None where it is in the file of the decoder.
         tokens: The token table, the blank among them.
         blank: The blank by name or index; None to recognise it.
-        durations: For TDT, the values of the durations behind the tokens; None takes
-            0, 1, 2 and so on for as many as there are.
+        durations: For TDT, the values of the durations after the tokens; None takes
+            0, 1, 2 and so on.
         stride: Frames of features to one of the encoder; None takes the encoder's
             `subsampling_factor`, or 4.
         threads: Of onnxruntime.

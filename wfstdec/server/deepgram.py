@@ -108,7 +108,7 @@ def read_query(
         elif name not in _KNOWN:
             ignored[name[:_NAME_CHARS]] = None
         elif given.setdefault(name, value) != value:
-            raise _wrong(name, f"{value!r} beside {given[name]!r}", "one value")
+            raise _wrong(name, f"{given[name]!r} and {value!r}", "one value")
     reading = Reading(given)
     return Query(
         _settings(reading, lists, limits),

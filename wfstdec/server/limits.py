@@ -30,7 +30,7 @@ _Value = TypeVar("_Value")
 LISTEN = "/v1/listen"  # Path of Deepgram's protocol, whose errors have another format
 
 ENDPOINT_FLOOR_S = 0.4
-"""Shortest silence after a good end that ends an utterance, if clients ask for less."""
+"""Shortest silence after a good end that ends an utterance, if clients request less."""
 
 
 def _limit(default: Any, text: str) -> Any:

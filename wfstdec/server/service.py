@@ -1,6 +1,6 @@
 """Service: model, engine and jobs, shared by all request handlers.
 
-    with service.jobs.receive() as job:    # or a RequestError: 503, when to ask again
+    with service.jobs.receive() as job:    # or a RequestError: 503, when to retry
         file = job.keep(open(...))         # closed when nothing uses it any more
         job.take_place()                   # or 503, once all of the file is there
         job.start(work)                    # work(job) in a thread

@@ -330,7 +330,7 @@ class Stream:
         resources: EngineResources,
         *,
         buffered_s: float,
-        wake: Callable[[Stream], object],  # asks the engine to read the inbox
+        wake: Callable[[Stream], object],  # makes the engine read the inbox
     ) -> None:
         self.settings, self.take = settings, take
         self.resources, self._most_s = resources, buffered_s

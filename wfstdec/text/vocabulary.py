@@ -63,7 +63,7 @@ def decoded(text: str) -> str:
 def open_spelling(
     tokens: TokenTable, separator: int | None, lexicon: Lexicon | None
 ) -> OpenSpelling:
-    """Return the spelling of open words; a lexicon tells letters from phones apart."""
+    """Return the spelling of open words; a lexicon distinguishes phones."""
     fillers = () if separator is None else (separator,)
     if separator is None:
         pieces = spelling_of("pieces", tokens, fillers)

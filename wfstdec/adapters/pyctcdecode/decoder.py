@@ -387,7 +387,7 @@ class BeamSearchDecoderCTC:
         names.remove(alphabet)
         if names and model not in names:
             raise FormatError(
-                f"{folder}: found {names}, expected nothing or {model!r} beside"
+                f"{folder}: found {names}, expected nothing else or {model!r}"
             )
         inside = str(folder / model) if names else None
         return {"alphabet": str(folder / alphabet), "language_model": inside}

@@ -395,7 +395,7 @@ def _summary(
     twice = twice_in(done)
     if twice:
         raise FormatError(
-            f"{folder.output}: {len(twice)} ids stand there twice, such as "
+            f"{folder.output}: {len(twice)} ids occur twice, such as "
             f"{named(list(map(str, twice)))}, expected each once in the manifest"
         )
     if ids is not None:

@@ -152,7 +152,7 @@ def ids_of(places: Sequence[str | os.PathLike[str]]) -> pyarrow.Array | None:
     twice = twice_in(ids)
     if twice:
         raise FormatError(
-            f"{shown}: {len(twice)} ids stand there twice, such as {twice[0]!r}, "
+            f"{shown}: {len(twice)} ids occur twice, such as {twice[0]!r}, "
             "expected each once"
         )
     return ids
@@ -336,7 +336,7 @@ class RowWorker(ABC):
                 if isinstance(row.get("error"), str):  # it could not be read
                     raise FormatError(row["error"])
                 if name in todo:
-                    raise FormatError("the id stands there twice")
+                    raise FormatError("the id occurs twice")
                 todo[name] = i, self._read(row), row_boosts(row)
             except Exception as error:
                 done[i] = failed_row("" if name is None else str(name), error)
