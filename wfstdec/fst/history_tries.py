@@ -33,9 +33,7 @@ from wfstdec.text.lexicon import word_ids
 from wfstdec.text.tokens import EPSILON, ilabel_of
 
 _STATE = record("i4 first end depth", "f4 final", "i8 arcs", "f8 mass")
-"""A node: first entry, number of its labels on the path, final cost, first arc, -ln of
-the mass.
-"""
+"""A node: its entries, depth, final cost, first arc, and -ln of the mass."""
 _FIRST_SIZE = 1 << 12
 
 

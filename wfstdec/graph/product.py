@@ -151,8 +151,7 @@ def _is_complete(product):
         is_hub, fits = kind[s] == AFTER_BLANK, token[s] == 0
         if not is_hub:
             entered[row[s]] = True
-            # Only one state has a row without a blank, since others need a blank to
-            # reach it.
+            # A row without a blank has one state: blanks of others would lead there.
             fits = kind[s] == NO_BLANK or (kind[s] == IN_TOKEN and own[row[s]] == _NONE)
             if hubs:
                 fits = kind[s] == TO_HUB and token[s] > 0

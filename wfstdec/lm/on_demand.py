@@ -57,8 +57,8 @@ class UserLM(Protocol):
 
     A state is anything hashable that never changes. States that are equal are one to
     the search; objects whose class has no `==` of its own differ by the words that led
-    to them. A cost of `inf`: the word is impossible. Results
-    must be deterministic; each is queried once, never from two threads at a time.
+    to them. A cost of `inf`: the word is impossible. Results must be deterministic;
+    each is queried once, never from two threads at a time.
 
     A model may also have:
 

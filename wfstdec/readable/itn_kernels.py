@@ -212,8 +212,8 @@ def best_partition(fst, active, text, max_words, num_known):
         outputs.append(_labels_of(trace, nodes[i, next_end[i] - i - 1]))
         i = next_end[i]
         ends.append(i)
-    # 3. Unknown words continue the best partition up to a known word, or to a range
-    # that may cross: the common part of these is settled.
+    # 3. Later words continue the best partition of the known words, or of those up to
+    # a range that may cross: the common part of these is settled.
     settled = num_known
     for head in range(num_known + 1):
         if head == num_known or crosses[head]:

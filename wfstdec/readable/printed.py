@@ -77,7 +77,7 @@ def _attach_abbreviations(
 ) -> None:
     count = Counter(words)
     ended = Counter(w for w, e in zip(words, events, strict=True) if e == PERIOD)
-    # The word after a real sentence end often begins sentences.
+    # A period follows nearly every occurrence of an abbreviation.
     short = {
         word
         for word, n in ended.items()

@@ -3,9 +3,9 @@
     model = build_punctuation(["a.txt.xz", "b.txt.xz"], tune=["c.txt"])
     model.save("en.punct.npz")
 
-1. Frequent words are labels; the others have classes by ending. 2. A network on the
-words of a window is trained. 3. Priors are tuned on held-out text, for the mean F of
-events.
+1. Frequent words are labels; the others have classes by ending.
+2. A network on the words of a window is trained.
+3. Priors are tuned on held-out text, for the mean F of events.
 """
 
 import json

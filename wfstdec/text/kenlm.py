@@ -214,7 +214,7 @@ class _TrieReader:
         count, is_longest = self.counts[order - 1], order == self.order
         next_bits, upper = (0, np.uint64(0)) if is_longest else self.pointers(order)
         word_bits = self.counts[0].bit_length()
-        # Bits of the values: back-off after probability, swapped when quantised.
+        # Bits of probability and back-off; quantised ones are in reverse order.
         tables: Any = None
         sizes = 31, 0 if is_longest else 32
         if self.probs:
