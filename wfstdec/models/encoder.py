@@ -124,7 +124,7 @@ class ModelOptions:
         return EncoderSpec(table, float(shift), int(rate), self.max_batch)
 
 
-def tokens_beside(folder: Path) -> Path | None:
+def tokens_in(folder: Path) -> Path | None:
     """Return the first of `TOKEN_FILES` in a folder."""
     return next((folder / n for n in TOKEN_FILES if (folder / n).is_file()), None)
 

@@ -20,7 +20,7 @@ from wfstdec.models.encoder import (
     BatchEncoder,
     ModelOptions,
     read_json,
-    tokens_beside,
+    tokens_in,
 )
 from wfstdec.text.files import PathLike
 
@@ -107,7 +107,7 @@ def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> BatchEn
         blank = blank.get("content")
     blank = own.get("blank", blank or config.get("pad_token_id"))
     spec = given.spec(
-        *(place, tokens_beside(path.parent), blank),
+        *(place, tokens_in(path.parent), blank),
         shift=float(own.get("frame_shift_s", 0))
         or partial(_measured_shift, session, place),
         rate=int(own.get("sample_rate", 0)) or features.get("sampling_rate"),

@@ -23,7 +23,7 @@ from wfstdec.models.encoder import (
     EncoderSpec,
     ModelOptions,
     read_json,
-    tokens_beside,
+    tokens_in,
 )
 from wfstdec.models.onnx_asr_models import metadata, open_session
 from wfstdec.models.streaming_onnx import (
@@ -170,7 +170,7 @@ def load_transducer(path: Path, given: ModelOptions) -> SpeechModel | None:
     usual = own.get("subsampling_factor", _NEMO_STRIDE if is_nemo else _ICEFALL_STRIDE)
     stride = int(config.get("subsampling_factor", usual))
     shift = _FEATURES_S * stride if form is None else form.frame_shift_s
-    spec = given.spec(str(folder), tokens_beside(folder), None, shift, RATE)
+    spec = given.spec(str(folder), tokens_in(folder), None, shift, RATE)
     net = OnnxTransducer(
         encoder if form is None else None,
         others[0],

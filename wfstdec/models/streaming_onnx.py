@@ -21,7 +21,7 @@ from wfstdec.models.encoder import (
     check_frames,
     checked_chunks,
     checked_rows,
-    tokens_beside,
+    tokens_in,
 )
 from wfstdec.models.onnx_asr_models import metadata
 
@@ -422,5 +422,5 @@ def load_streaming_onnx(
         if not isinstance(size, int):
             size = int(metadata(session)["vocab_size"]) + 1
         blank += size
-    own = tokens_beside(path.parent), blank, form.frame_shift_s, form.rate
+    own = tokens_in(path.parent), blank, form.frame_shift_s, form.rate
     return StreamingOnnx(session, form, given.spec(str(path), *own))

@@ -42,7 +42,7 @@ from wfstdec.text.tokens import (
 
 WORD_START = "\u2581"  # SentencePiece's mark of a space
 MARKS = frozenset(("<s>", "</s>", "<unk>", "<UNK>", EPSILON_WORD))
-_BESIDE = ("bpe.model", "tokenizer.model")  # Usual names of SentencePiece models
+_USUAL_NAMES = ("bpe.model", "tokenizer.model")
 _ALTERNATE = re.compile(r"(.+)\(\d+\)")
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
 _log = logging.getLogger(__name__)
@@ -394,7 +394,7 @@ class SentencePieceFile:
 def tokenizer_beside(path: PathLike) -> SentencePieceFile | None:
     """Return the SentencePiece model in a file's folder, if any."""
     folder = Path(path).parent
-    for name in _BESIDE:
+    for name in _USUAL_NAMES:
         if (folder / name).is_file():
             return SentencePieceFile(folder / name)
     return None

@@ -119,7 +119,7 @@ class JobFolder:
             self._file.flush()
 
 
-_BESIDE_CPUS = 2
+_RAY_CPUS = 2
 """Read and write tasks take one, and so does Ray's filter of finished rows."""
 _LOGGED_AT_MOST = 20
 _log = logging.getLogger("wfstdec.batch")
@@ -330,7 +330,7 @@ def _cluster(
         cores = max(1, len(os.sched_getaffinity(0)) // options.threads)
         actors = options.actors or cores
         given["include_dashboard"] = False
-        given["num_cpus"] = actors * options.threads + _BESIDE_CPUS
+        given["num_cpus"] = actors * options.threads + _RAY_CPUS
     try:
         ray.init(address or "local", **given)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -353,15 +353,15 @@ def _actors(options: RayOptions) -> int:
     cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
     # Reading and writing need their own CPUs: without them Ray would wait forever,
     # silently.
-    fits = int((cpus - _BESIDE_CPUS) // options.threads)
+    fits = int((cpus - _RAY_CPUS) // options.threads)
     if options.gpus:
         fits = min(fits, int(gpus / options.gpus))
     if fits < (actors := options.actors or 1):
-        needed = actors * options.threads + _BESIDE_CPUS
+        needed = actors * options.threads + _RAY_CPUS
         raise OptionError(
             f"{actors} actors of {options.threads} CPUs and "
             f"{options.gpus:g} GPUs on a cluster of {cpus:g} CPUs and {gpus:g} GPUs, "
-            f"expected at least {needed} CPUs, {_BESIDE_CPUS} of them for "
+            f"expected at least {needed} CPUs, {_RAY_CPUS} of them for "
             "reading and writing: ray start --num-cpus may say more than there are"
         )
     return options.actors or fits
