@@ -1,23 +1,23 @@
 """wfstdec: WFST-centric decoding of CTC speech models.
 
-Build or load a graph (`build_graph`, `load_graph`), or take a lexicon and a language
-model as they are; decode with `WfstDecoder`, `TrieDecoder` or `GreedyDecoder`; find
-when the words of a known text were said with `ForcedAligner`. Beside them stand
+Build or load a graph (`build_graph`, `load_graph`), or use a lexicon and a language
+model directly; decode with `WfstDecoder`, `TrieDecoder` or `GreedyDecoder`; align known
+texts with `ForcedAligner`. Subpackages:
 
-    wfstdec.adapters    other people's interfaces: pyctcdecode
-    wfstdec.audio       audio files as a model hears them
-    wfstdec.batch       many utterances: from files, in batches, to files; .ray: on Ray
-    wfstdec.doctor      what is wrong with files that are to be decoded together
-    wfstdec.compare     searches side by side on one's own data; tuning
+    wfstdec.adapters    interfaces of pyctcdecode, torchaudio and Transformers
+    wfstdec.audio       audio files as model input
+    wfstdec.batch       batches of utterances, from files to files; .ray: on Ray
+    wfstdec.doctor      examination of files to be decoded together
+    wfstdec.compare     comparison and tuning of searches on your data
     wfstdec.io          log-probs, transcripts, boost files, results
     wfstdec.lattice     lattices: files, n-best, confidences, rescoring
     wfstdec.metrics     word error rates
     wfstdec.models      encoders: audio to log-probs
     wfstdec.recipes     the shipped recipe
     wfstdec.transcription   audio to words
-    wfstdec.errors      what is raised
+    wfstdec.errors      exceptions
 
-What is not in `__all__`, here or in one of these, may change from version to version.
+Only names in `__all__`, here and in these, are stable between versions.
 """
 
 from wfstdec.lazy import names_of_stub

@@ -1,7 +1,7 @@
-"""The errors of wfstdec: one tree, so that a caller can catch as finely as needed.
+"""Errors and warnings of wfstdec, in one class hierarchy.
 
-Every message reads `[place: ]what was found, what was expected[; what to do]`.
-Input errors are also `ValueError`, a missing backend is also `RuntimeError`.
+Every message reads `[place: ]what is wrong, what was expected[; what to do]`. Input
+errors are also `ValueError`, a missing backend is also `RuntimeError`.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class WfstdecError(Exception):
-    """Root of all errors that wfstdec raises on purpose."""
+    """Base class of all errors that wfstdec raises on purpose."""
 
 
 class InputError(WfstdecError, ValueError):
@@ -20,8 +20,8 @@ class InputError(WfstdecError, ValueError):
 
     Attributes:
         message: What was wrong and what was expected, without utterance and file.
-        utterance: The utterance: a position in the batch or the caller's id; None where
-            the input belongs to none. Callers that know the id may set it.
+        utterance: Position in the batch or the caller's id; None if the input belongs
+            to no utterance. Callers that know the id may set it.
         path: The file of the input, as a string; None until its reader sets it.
     """
 
@@ -43,7 +43,7 @@ class InputError(WfstdecError, ValueError):
 
 @contextlib.contextmanager
 def naming(utterance: int | str) -> Iterator[None]:
-    """Name the utterance in errors raised within; in other people's by a note."""
+    """Name the utterance in errors raised within; in foreign ones by a note."""
     try:
         yield
     except InputError as error:
@@ -68,23 +68,23 @@ class ArpaError(InputError):
 
 
 class LanguageModelError(InputError):
-    """A user's own language model gives what it must not."""
+    """A user's language model returned an invalid value."""
 
 
 class GrammarError(InputError):
-    """A grammar FST cannot serve as G."""
+    """A grammar FST cannot be used as G."""
 
 
 class GraphError(InputError):
-    """A graph is malformed, truncated, or from another version or table."""
+    """A graph is malformed, truncated, or of another version or table."""
 
 
 class LatticeError(InputError):
-    """A lattice is damaged, or cannot do what is asked of it."""
+    """A lattice is damaged, or does not support an operation."""
 
 
 class FormatError(InputError):
-    """A data file is unreadable or not of the format it is said to be."""
+    """A data file is unreadable or not of the expected format."""
 
 
 class ShapeError(InputError):
@@ -96,7 +96,7 @@ class LogprobError(InputError):
 
 
 class OptionError(InputError):
-    """An option is out of its range, or does not go with another."""
+    """An option is out of its range, or conflicts with another."""
 
 
 class SessionError(InputError):
@@ -110,43 +110,43 @@ class BoostError(InputError):
 
 
 class AudioError(InputError):
-    """Audio is damaged, empty, or not of the form that a model hears."""
+    """Audio is damaged, empty, or not valid as model input."""
 
 
 class AudioFormError(AudioError):
-    """Bytes are of no form of audio that can be read."""
+    """Bytes are not in a known audio format."""
 
 
 class AudioLengthError(AudioError):
-    """Audio lasts longer than is allowed."""
+    """Audio is longer than allowed."""
 
 
 class ModelError(InputError):
-    """A model's files tell too little, or it gives what no CTC model gives."""
+    """A model's files lack information, or its outputs are invalid."""
 
 
 class LogprobWarning(UserWarning):
-    """Numbers look as if they were no log-probabilities."""
+    """Numbers do not look like log-probabilities."""
 
 
 class BoostWarning(UserWarning):
-    """Words or phrases were to be boosted that nothing can hear."""
+    """Words or phrases of a boost list have no effect."""
 
 
 class BackendError(WfstdecError, RuntimeError):
-    """A backend is unknown, or what it needs is not installed."""
+    """A backend is unknown, or a required package is not installed."""
 
 
 class LimitError(WfstdecError, RuntimeError):
-    """A server has as much to do as it may, or is about to stop."""
+    """A server is at its limit, or about to stop."""
 
 
 class DeviceError(BackendError):
     """A device failed while it decoded a batch.
 
     Attributes:
-        missing: The same, in order.
-        done: The hypotheses of those that were done, by position.
+        missing: Positions that failed, in order.
+        done: Hypotheses of the finished ones, by position.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class DeviceError(BackendError):
 
 
 def levels_inside() -> int:
-    """The `stacklevel` of the package's caller, for the caller of this."""
+    """Return the `stacklevel` of the caller outside the package."""
     package, level, frame = str(Path(__file__).parent), 1, sys._getframe(1)
     made = "<string>", "__init__"  # of a dataclass
     while frame and (
@@ -170,14 +170,14 @@ def levels_inside() -> int:
 
 
 def check_listed(name: str, given: Any) -> None:
-    """Refuse a text where words or names are expected: each letter would be one."""
+    """Raise for a text instead of a list of names: each letter would be one."""
     if isinstance(given, str):
         raise OptionError(f"{name}={given!r}, expected a list or tuple of names")
 
 
 @contextlib.contextmanager
 def needs(what: str, install: str) -> Iterator[None]:
-    """Make `BackendError` of a package that cannot be imported.
+    """Raise `BackendError` for a package that cannot be imported.
 
     with needs("another sample rate needs soxr", ": pip install soxr"):
         import soxr

@@ -1,9 +1,9 @@
-"""The front door: public names, imported when they are first asked for; their errors.
+"""Lazy imports of public names, with checks of argument types.
 
 __getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)
 
-The imports stand in `__init__.pyi`, once: type checkers read them there too. Functions
-and methods of public names raise `OptionError` for arguments of other types.
+`__init__.pyi` lists the imports, also for type checkers. Functions and methods of
+public names raise `OptionError` for arguments of wrong types.
 """
 
 import ast
@@ -27,7 +27,7 @@ from wfstdec.errors import OptionError, WfstdecError
 def names_of_stub(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Make `__getattr__`, `__dir__` and `__all__` of a package."""
+    """Return `__getattr__`, `__dir__` and `__all__` of a package."""
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text("utf-8"))
     homes = {
         alias.name: node.module or ""
@@ -54,13 +54,13 @@ def names_of_stub(
 @functools.cache
 def _checked(function: Callable, package: str) -> Callable:
     checked = checked_types(function)
-    checked.__module__ = package  # where pickles find it
+    checked.__module__ = package  # where pickles look it up
     return checked
 
 
 @functools.cache
 def check_methods(kind: type) -> type:
-    """Give the public methods of a class of ours `checked_types`; returns it."""
+    """Add `checked_types` to the public methods of a class; return it."""
     is_protocol = getattr(kind, "_is_protocol", False)
     is_ours = kind.__module__.startswith("wfstdec.") and not is_protocol
     for name, member in list(vars(kind).items()) if is_ours else ():
@@ -78,17 +78,17 @@ _WIDER |= {tuple: Sequence, list: Sequence}
 
 
 def checked_types(call: _Call) -> _Call:
-    """Raise `OptionError` where a call failed and an argument does not fit its hint.
+    """Raise `OptionError` if a call fails and an argument does not match its hint.
 
-    Nothing is compared before a call fails: calls that work cost no more, and take
-    what works as the type does.
+    Hints are compared only after a failure: successful calls have no overhead, and
+    accept anything that works.
     """
 
     @functools.wraps(call)
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
             return call(*args, **kwargs)
-        except (WfstdecError, RuntimeError, OSError):  # no fault of a type
+        except (WfstdecError, RuntimeError, OSError):  # not caused by a type
             raise
         except Exception as error:  # also of kernels that are not compiled for it
             if misfit := _misfit(call, args, kwargs):
@@ -99,12 +99,11 @@ def checked_types(call: _Call) -> _Call:
 
 
 def _misfit(call: Callable, args: Any, kwargs: Any) -> str | None:
-    """Name the first argument that does not fit its hint."""
     try:
         given = inspect.signature(call).bind(*args, **kwargs).arguments
-    except TypeError:  # Python names what is missing or unknown
+    except TypeError:  # Python names missing or unknown arguments
         return None
-    # Types that are imported for type checkers alone are any.
+    # Types imported only for type checkers match anything.
     known = ChainMap(call.__globals__, vars(builtins), defaultdict(lambda: Any))
     hints = typing.get_type_hints(call, localns=known)
     for name, value in given.items():
@@ -130,7 +129,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if isinstance(value, str | bytes) and inner:
         return False  # each letter would be a name
     if isinstance(value, Iterator) and inner == (str,):
-        return False  # read already: the call failed by what was in it
+        return False  # already read: its content made the call fail
     if inner and hasattr(value, "tolist"):
         value = value.tolist()
     if not isinstance(value, _WIDER.get(kind, kind)):

@@ -1,19 +1,19 @@
-"""Word error rates, counted and written as Kaldi's compute-wer does.
+"""Word error rates in the format of Kaldi's compute-wer.
 
     score = score_texts(references, hypotheses)      # {utterance: words}
     print(score.wer_line)                            # %WER 14.71 [ 2432 / 16533, ...
     score.missing, score.worst(10)
     score.interval                                   # 95 %: 13.52 to 15.96
-    wer_gain(errors, others, words)                  # of one search above another
+    wer_gain(errors, others, words)                  # of one search over another
 
-Where several alignments have the fewest errors, Kaldi's choice is taken.
+Ties between alignments are decided as in Kaldi.
 
 Intervals are those of M. Bisani and H. Ney, "Bootstrap estimates for confidence
-intervals in ASR performance evaluation", ICASSP 2004: as many utterances as there are
-are drawn with replacement, `RESAMPLES` times; the interval holds the middle 95 % of the
-WERs of these draws. Of two searches both WERs are taken of the same draws, which tells
-far smaller differences from chance than two intervals do. Utterances are taken to be
-independent: of few speakers, the truth is a wider interval.
+intervals in ASR performance evaluation", ICASSP 2004: all utterances are drawn with
+replacement, `RESAMPLES` times; the interval contains the middle 95 % of the WERs of
+these draws. Two searches are compared on the same draws, which detects far smaller
+differences than two intervals do. Utterances are assumed to be independent: with few
+speakers the true interval is wider.
 """
 
 from __future__ import annotations
@@ -29,17 +29,14 @@ import numpy as np
 from wfstdec.errors import FormatError, ShapeError
 from wfstdec.lazy import checked_types
 
-GAP = "*"
-"""Stands in an alignment where one side has no word."""
-RESAMPLES = 1000
-"""Draws of all utterances of a bootstrap; the seed is always the same."""
+GAP = "*"  # Placeholder in an alignment for a missing word
+RESAMPLES = 1000  # Draws of all utterances of a bootstrap; the seed is fixed
 _LEVEL = 95.0
-_DRAWN_AT_ONCE = 1 << 22
-"""Indices of utterances in memory at once."""
+_DRAWN_AT_ONCE = 1 << 22  # Indices of utterances in memory at once
 
 
 class Interval(NamedTuple):
-    """The ends of a 95 % interval, percent."""
+    """Ends of a 95 % interval, percent."""
 
     low: float
     high: float
@@ -51,13 +48,13 @@ class Interval(NamedTuple):
 class WerGain(NamedTuple):
     """Difference of two WERs on the same utterances."""
 
-    gain: float  # Percent of the reference words, below 0 where it is higher
+    gain: float  # Percent of the reference words, negative if it is higher
     interval: Interval  # Of the gain
-    sure: float  # The share of the draws in which it is lower
+    sure: float  # Share of the draws in which it is lower
 
     @property
     def above_chance(self) -> bool:
-        """Tell whether the interval does not hold 0."""
+        """Whether the interval excludes 0."""
         return self.interval.low > 0 or self.interval.high < 0
 
     def __str__(self) -> str:
@@ -71,12 +68,12 @@ class WerGain(NamedTuple):
 
 @dataclass(frozen=True)
 class WordErrors:
-    """Word errors of an alignment with the fewest of them."""
+    """Word errors of an alignment with the fewest errors."""
 
-    insertions: int = 0  # Hypothesis words that answer to no reference word
-    deletions: int = 0  # Reference words that answer to no hypothesis word
-    substitutions: int = 0  # Pairs of words that differ
-    reference_words: int = 0  # The length of the reference
+    insertions: int = 0  # Hypothesis words without a reference word
+    deletions: int = 0  # Reference words without a hypothesis word
+    substitutions: int = 0  # Pairs of different words
+    reference_words: int = 0  # Length of the reference
 
     @property
     def total(self) -> int:
@@ -94,7 +91,7 @@ class WordErrors:
 
 @dataclass(frozen=True)
 class UtteranceScore:
-    """The errors of one utterance, with the words of both sides."""
+    """Errors of one utterance, with the words of both sides."""
 
     utterance: str
     errors: WordErrors
@@ -102,22 +99,22 @@ class UtteranceScore:
     hypothesis: tuple[str, ...]
 
     def alignment(self) -> list[tuple[str, str]]:
-        """Pairs of reference and hypothesis words; `GAP` where one side has none."""
+        """Pairs of reference and hypothesis words; `GAP` for a missing one."""
         return align(self.reference, self.hypothesis)
 
 
 @dataclass(frozen=True)
 class Score:
-    """The scores of all utterances of the references."""
+    """Scores of all utterances of the references."""
 
     utterances: tuple[UtteranceScore, ...]  # In the order of the references
     missing: tuple[str, ...]  # Without a hypothesis; their words count as deletions
-    extra: tuple[str, ...]  # Without a reference; they count for nothing
-    name: str = "WER"  # Of the rate
+    extra: tuple[str, ...]  # Without a reference; they are ignored
+    name: str = "WER"  # Name of the rate
 
     @property
     def errors(self) -> WordErrors:
-        """The errors of all utterances together."""
+        """Sum of the errors of all utterances."""
         return sum((score.errors for score in self.utterances), WordErrors())
 
     @property
@@ -134,7 +131,7 @@ class Score:
 
     @property
     def interval(self) -> Interval | None:
-        """95 % interval of the WER, percent; None as of `wer_interval`."""
+        """95 % interval of the WER, percent; None as in `wer_interval`."""
         return wer_interval(*self.counts)
 
     @property
@@ -154,21 +151,21 @@ class Score:
         return f"%SER {100.0 * wrong / count:.2f} [ {wrong} / {count} ]"
 
     def worst(self, count: int) -> list[UtteranceScore]:
-        """Up to `count` utterances that have errors, those with the most first."""
+        """Return at most `count` utterances with errors, most errors first."""
         wrong = [score for score in self.utterances if score.errors.total]
         return sorted(wrong, key=lambda score: -score.errors.total)[:count]
 
 
 @checked_types
 def count_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> WordErrors:
-    """Count the word errors of one utterance."""
+    """Return the word errors of one utterance."""
     found = kaldialign.edit_distance(reference, hypothesis)
     return WordErrors(found["ins"], found["del"], found["sub"], len(reference))
 
 
 @checked_types
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of words with the fewest that differ; `GAP` where one side has none."""
+    """Return pairs of words with the fewest differences; `GAP` for a missing one."""
     return kaldialign.align(reference, hypothesis, GAP)
 
 
@@ -192,7 +189,7 @@ def score_texts(
 
 @checked_types
 def wer_interval(errors: np.ndarray, words: np.ndarray) -> Interval | None:
-    """Bootstrap the 95 % interval of a WER over utterances, percent.
+    """Return the bootstrap 95 % interval of a WER over utterances, percent.
 
     `errors`, `words`: int [U], word errors and reference words of each utterance. None
     for fewer than two utterances, or without any error.
@@ -207,7 +204,7 @@ def wer_interval(errors: np.ndarray, words: np.ndarray) -> Interval | None:
 def wer_gain(
     errors: np.ndarray, others: np.ndarray, words: np.ndarray
 ) -> WerGain | None:
-    """Bootstrap how much lower a WER is than another, both of the same draws.
+    """Return the bootstrap difference of two WERs on the same draws.
 
     `errors`, `others`: int [U], word errors of each utterance by both. `words`: int
     [U], reference words. None for fewer than two utterances.
@@ -227,10 +224,7 @@ def _check_counts(*counts: np.ndarray) -> None:
 
 
 def _drawn_wers(errors: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """WERs of draws, float64 [S, RESAMPLES], percent, of errors [S, U] of S searches.
-
-    A draw without a word says nothing and is left out of all.
-    """
+    """Return WERs of draws with words, float64 [S, RESAMPLES], percent."""
     generator, count, sums = np.random.default_rng(0), len(words), []
     step = max(1, _DRAWN_AT_ONCE // count)
     for begin in range(0, RESAMPLES, step):

@@ -1,4 +1,4 @@
-"""Recipes: folders of all that a graph is made of, and the one that is shipped.
+"""Recipes: folders with the inputs of a graph, and the shipped one.
 
     recipe = find_recipe()                             # the shipped one
     decoder = WfstDecoder(**inputs_of(recipe), options=OPTIONS)
@@ -17,18 +17,17 @@ from wfstdec.lazy import checked_types
 from wfstdec.wfst.options import WfstOptions
 
 RECIPE = Path("graphs") / "librispeech_demo"
-"""The shipped recipe, from the root of a checkout or of the installed files."""
-SEPARATOR = "<wb>"
-"""The token between words in recipes."""
+"""The shipped recipe, relative to a checkout or to the installed files."""
+SEPARATOR = "<wb>"  # Token between words in recipes
 OPTIONS = WfstOptions(beam=13.0, max_active=7000, lm_scale=0.8)
-"""How the demo searches the shipped recipe's graph."""
+"""Options of the demo on the shipped recipe's graph."""
 
 
 @checked_types
 def find_recipe(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of a recipe; None looks for the shipped one.
+    """Return the folder of a recipe; None is the shipped one.
 
-    That is in the checkout that the package runs from, or else in the installation.
+    The shipped recipe is in the checkout of the package, or else in the installation.
     """
     installed = Path(sysconfig.get_path("data")) / "share" / "wfstdec" / RECIPE
     checkout = Path(__file__).parents[1] / RECIPE
@@ -42,7 +41,7 @@ def find_recipe(folder: str | os.PathLike[str] | None = None) -> Path:
 
 @checked_types
 def inputs_of(recipe: Path) -> dict[str, Any]:
-    """Tokens, lexicon, language model and separator, for `build_graph` and decoders."""
+    """Return the inputs of `build_graph` and decoders in a recipe."""
     names = {"tokens": "tokens.txt", "lexicon": "lexicon.txt.gz", "lm": "lm.arpa.gz"}
     files = {part: recipe / name for part, name in names.items()}
     return {**files, "separator": SEPARATOR}

@@ -1,11 +1,11 @@
-"""Compiling the kernels that most users need, side by side on all cores.
+"""Compilation of the usual kernels, in parallel on all cores.
 
-    warm_up(USUAL)            # in processes of their own
+    warm_up(USUAL)            # in separate processes
     python -m wfstdec.warm_up rows-lattices trie
 
 A way is a small run through the public interface: a language of three words, a few
-frames of speech. What it compiles is kept by `wfstdec.jit.cache`; installation gathers
-it into the package, and `wfstdec warm-up` leaves it in the cache of the machine.
+frames of speech. `wfstdec.jit.cache` stores the kernels; installation moves them into
+the package, and `wfstdec warm-up` leaves them in the cache of the machine.
 """
 
 import contextlib
@@ -58,20 +58,19 @@ ngram 3=2
 _SPOKEN = (0, 2, 0, 3, 1, 3, 2, 0)
 _NO_PARTS = "--no-parts"
 PROCESS_BYTES = 1_700_000_000
-"""Memory left for each process that compiles; the largest takes 1.5 GB."""
+"""Memory for each compiling process; the largest takes 1.5 GB."""
 _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 """Limits of control groups, versions 2 and 1."""
 
 
 def _logprobs() -> np.ndarray:
-    """Log-probs of a few words, float32 [T, V]."""
     rows = np.full((len(_SPOKEN), len(_TOKENS)), 0.05, np.float32)
     rows[np.arange(len(_SPOKEN)), _SPOKEN] = 0.8
     return np.log(rows)
 
 
 def _of_files(make: Callable[..., Any], names: str, **given: Any) -> Any:
-    """Call `make` with some of tokens, lexicon and lm as files, there for a while."""
+    """Call `make` with some of tokens, lexicon and lm as temporary files."""
     texts = {"tokens": "\n".join(_TOKENS) + "\n", "lexicon": _LEXICON, "lm": _ARPA}
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: Path(folder) / f"{name}.txt" for name in names.split()}
@@ -86,7 +85,6 @@ def _graph(**options: Any) -> Any:
 
 
 def _wfst(**options: Any) -> Any:
-    """A decoder with a graph as it comes from a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.npz"
         _graph(**options).save(path)
@@ -108,7 +106,7 @@ _BOOSTS: dict[str, Callable[[Any], Any]] = {
 
 
 def _boosted(make: Callable[[], Any], *kinds: str) -> Callable[[], None]:
-    """Whole utterances and sessions with lists of some kinds."""
+    """Run utterances and sessions with several kinds of lists."""
 
     def run() -> None:
         decoder = make()
@@ -141,7 +139,7 @@ def _align() -> None:
 USUAL: dict[str, Callable[[], Any]] = {
     "rows-lattices": _wfst_lattices,
     "rows-oov": _boosted(_wfst, "oov", "names"),
-    # fields of hypotheses are made when they are asked for
+    # fields of hypotheses are computed lazily
     "trie": lambda: _trie(nbest=3).decode_nbest([_logprobs()])[0][0].words,
     "trie-sessions": lambda: _trie().warm_up({"ab": 1.0}, lattices=False),
     "rows-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
@@ -149,7 +147,7 @@ USUAL: dict[str, Callable[[], Any]] = {
     # a topology whose T is composed with LG
     "composed": lambda: _wfst(topology="minimal").decode([_logprobs()])[0].words,
 }
-"""What installation compiles, the longest branch first."""
+"""Ways of the installation, the longest branch first."""
 
 ALL: dict[str, Callable[[], Any]] = {
     **USUAL,
@@ -160,7 +158,7 @@ ALL: dict[str, Callable[[], Any]] = {
     "punctuation": lambda: load_punctuation().punctuate(["ab", "ba"]),
     "itn": lambda: load_itn("en").partial(["ten", "words"]),
 }
-"""What `wfstdec warm-up --all` compiles."""
+"""Ways of `wfstdec warm-up --all`."""
 
 
 def warm_up(
@@ -169,7 +167,7 @@ def warm_up(
     *,
     parts: bool = True,
 ) -> None:
-    """Run ways in processes of their own, `most_processes` at a time."""
+    """Run ways in separate processes, `most_processes` at a time."""
     root = str(Path(wfstdec.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "wfstdec.warm_up", *ways]
@@ -191,7 +189,7 @@ def compile_ahead(package: Path, ways: Iterable[str] = USUAL) -> int:
         level = {"NUMBA_CPU_NAME": LEVEL, "NUMBA_CPU_FEATURES": ""}
         try:
             warm_up(ways, {**level, "NUMBA_CACHE_DIR": kept}, parts=False)
-        finally:  # what other ways compiled is of use all the same
+        finally:  # kernels of other ways are useful nevertheless
             target.mkdir(parents=True)
             kernels = list(Path(kept).glob(f"*/*{ENTRY}"))
             for path in kernels:
@@ -200,7 +198,7 @@ def compile_ahead(package: Path, ways: Iterable[str] = USUAL) -> int:
 
 
 def most_processes(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int:
-    """Return how many processes may compile at once: by cores and by memory."""
+    """Return the number of processes that may compile at once, by cores and memory."""
     limits: list[int] = []
     with contextlib.suppress(OSError):
         lines = Path(proc, "meminfo").read_text().splitlines()
@@ -208,7 +206,7 @@ def most_processes(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int:
         limits += [int(kilobytes) * 1024 for kilobytes in free]
         for line in Path(proc, "self/cgroup").read_text().splitlines():
             group = Path(line.split(":", 2)[2])
-            for folder in (group, *group.parents):  # the limit of each holds
+            for folder in (group, *group.parents):  # the limit of each applies
                 for limit in map(Path, _LIMITS):
                     path = Path(groups) / limit.parent / str(folder)[1:] / limit.name
                     with contextlib.suppress(OSError, ValueError):  # "max": no limit
@@ -218,10 +216,9 @@ def most_processes(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int:
 
 
 def _run_in_branches(ways: Iterable[str]) -> bool:
-    """Run ways of a kind one after the other, others side by side; all went well."""
-    # Each branch is forked off a process that has built a graph: what that compiled,
-    # and what numba has set up for any kernel, is there in all of them. Two processes
-    # of their own would compile it twice.
+    """Run ways of a kind in sequence, kinds in parallel; return overall success."""
+    # Each branch is forked from a process that has built a graph: all of them share its
+    # compiled kernels and numba's setup. Separate processes would compile these twice.
     branches: dict[str, list[str]] = {}
     for way in ways:
         branches.setdefault(way.partition("-")[0], []).append(way)
@@ -237,13 +234,13 @@ def _run_in_branches(ways: Iterable[str]) -> bool:
         started[-1].start()
     for branch, one in zip(branches.values(), started, strict=True):
         one.join()
-        if one.exitcode not in (0, 1):  # no error that it could tell of
+        if one.exitcode not in (0, 1):  # not an error that it could report
             sys.stderr.write(f"{', '.join(branch)} ended with {one.exitcode}\n")
     return not any(one.exitcode for one in started)
 
 
 def _run_branch(ways: list[str]) -> None:
-    """Run ways in a forked process; one that fails is named, and the rest is run."""
+    """Run ways in a forked process; report failures, and run the rest."""
     failed = ""
     for way in ways:
         try:
@@ -260,9 +257,9 @@ if __name__ == "__main__":
 
     import tqdm
 
-    gc.disable()  # compiling makes many objects, and the process ends soon
+    gc.disable()  # compilation creates many objects, and the process is short
     warnings.simplefilter("ignore")
-    tqdm.tqdm.monitor_interval = 0  # a thread, which no fork would have
+    tqdm.tqdm.monitor_interval = 0  # a thread, which a fork would lack
     if _NO_PARTS in sys.argv:
         compile_for_a_package()
     sys.exit(not _run_in_branches(w for w in sys.argv[1:] if w != _NO_PARTS))

@@ -288,7 +288,7 @@ def test_manifests_are_checked_before_anything_runs(tmp_path, files):
     with pytest.raises(FormatError, match="together"):
         are_rows([path, files / "x.npz"])
     write_rows([{"id": "a"}, {"id": "b"}, {"id": "a"}], tmp_path / "twice.parquet")
-    with pytest.raises(FormatError, match="1 ids stand there twice, such as 'a'"):
+    with pytest.raises(FormatError, match="1 ids occur twice, such as 'a'"):
         ids_of([tmp_path / "twice.parquet"])
     with pytest.raises(FormatError, match="twice"):
         ids_of([path, path])

@@ -131,7 +131,7 @@ def test_silence_and_rare_blanks_are_let_pass():
 
 def test_a_forgotten_separator_is_named(real):
     [text] = look(real, OutputTokens(TOKENS, (), PHONES))
-    assert "often says '<wb>', which no word has" in text
+    assert "often outputs '<wb>', which no word has" in text
     assert "--separator '<wb>'" in text
     assert look(real, OUTPUTS) == []
     assert (

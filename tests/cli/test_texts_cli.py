@@ -297,7 +297,7 @@ def test_tune_says_the_default_setting_though_it_was_not_tried(files, capsys):
     plain = word_errors(files, decoded(files, "--graph", "graph.npz", "--beam", "20"))
     setting = "without tuning: lm_scale 1, word_insertion 0"
     assert f"{setting}: " in out and f"({plain} errors)" in out
-    assert "cut short after 1 trials: better ones may be near" in out
+    assert "cut short after 1 trials: nearby settings may be better" in out
     assert "word_insertion" in (files / "t.svg").read_text()
 
 

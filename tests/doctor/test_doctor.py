@@ -165,7 +165,7 @@ def permuted(text):
     [
         (
             *("tokens", lambda text: text.replace("<blank> 0", "<nil> 0")),
-            *(("tokens",), {"tokens": "say which by blank= (--blank)"}),
+            *(("tokens",), {"tokens": "choose by blank= (--blank)"}),
         ),
         (
             *("tokens", lambda text: text[: text[:-1].rindex("\n") + 1]),

@@ -279,7 +279,7 @@ def test_files_that_are_no_fst(tmp_path, data, message):
 BAD_LINES = {
     "a word for a state": ("0 1 a\nx 1 a\n", r"x.txt:2: found 'x 1 a' \(invalid lit"),
     "a word for a cost": ("0 1 a b c\n", "x.txt:1: found '0 1 a b c'"),
-    "too many fields": ("0 1 a hello 1 2\n", "'2' behind the cost"),
+    "too many fields": ("0 1 a hello 1 2\n", "'2' after the cost"),
     "a label that is unknown": ("0 1 _ hello\n1 2 z hello\n", "'z' is not in the symb"),
     "a word for a final cost": ("0 x\n", "x.txt:1: found '0 x'"),
     "k2 without a score": ("0 1 1 1 0\n1 2 -1 -1\n", "x.txt:2: found '1 2 -1 -1'"),

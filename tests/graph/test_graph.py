@@ -270,7 +270,7 @@ BAD_FST = {
     "final -inf": ({"final_cost": (2, -np.inf)}, "state 2: final cost -inf, expected"),
     "epsilon loop": (
         {"nextstate": (5, 2)},
-        "the epsilon arcs form a cycle (state 2 lies on it or behind it), expected "
+        "the epsilon arcs form a cycle (state 2 lies on it or after it), expected "
         "none: a search would not end; remove it",
     ),
     "splits": (
@@ -523,11 +523,11 @@ BAD_FILES = {
     "cost": ({"arcs": set_arc("cost", 6, np.inf)}, "arc 6: cost inf, expected -1e+20"),
     "flag": (
         {"arcs": set_arc("ilabel", 1, 2)},
-        "arc 1: its flags do not say what is there",
+        "arc 1: its flags do not match the arc",
     ),
     "epsilon flag": (
         {"arcs": set_arc("ilabel", 3, CARRIES_WORD | 3)},
-        "arc 3: its flags do not say what is there",
+        "arc 3: its flags do not match the arc",
     ),
     "order": (
         {"arcs": swap_first_arcs},
@@ -543,7 +543,7 @@ BAD_FILES = {
     ),
     "cycle": (
         {"arcs": set_arc("nextstate", 5, 2)},
-        "arc 5: its flags do not say what is there",
+        "arc 5: its flags do not match the arc",
     ),
 }
 

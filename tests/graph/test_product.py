@@ -168,17 +168,17 @@ def put(i, value, field=None):
         ("token", lambda a: a[:-1], "tokens of 5 states"),
         ("row_splits", put(1, 9), "do not cover"),
         ("num_epsilons", put(0, 1), "do not cover"),
-        ("kind", put(2, IN_TOKEN), "do not belong"),
+        ("kind", put(2, IN_TOKEN), "inconsistent rows"),
         ("kind", put(2, 9), "kind of a state 9, expected 0 to 3"),
         ("row", put(1, 3), "row of a state 3"),
         ("token", lambda a: a.astype(np.uint32) + (1 << 30), "token before a state"),
         ("arcs", put(0, 5, "nextstate"), "nextstate of LG 5"),
         ("epsilons", put(0, 5, "nextstate"), "nextstate of LG 5"),
-        ("arcs", put(0, 2, "nextstate"), "do not belong"),  # to a blank
-        ("epsilons", put(0, 4, "nextstate"), "do not belong"),  # to another token
-        ("token", put(2, 2), "do not belong"),
-        ("kind", put(0, 3), "do not belong"),
-        ("row", put(1, 1), "do not belong"),  # one without a blank
+        ("arcs", put(0, 2, "nextstate"), "inconsistent rows"),  # to a blank
+        ("epsilons", put(0, 4, "nextstate"), "inconsistent rows"),  # to another token
+        ("token", put(2, 2), "inconsistent rows"),
+        ("kind", put(0, 3), "inconsistent rows"),
+        ("row", put(1, 1), "inconsistent rows"),  # one without a blank
     ],
 )
 def test_parts_that_do_not_belong_together(name, change, message):

@@ -290,5 +290,5 @@ def test_a_model_of_other_labels(decoder):
     ):
         decoder(tokens=token_table(NAMES), lm=lm)
     lm = NgramLM.from_arpa(bigrams(), token_table(NAMES))
-    with pytest.raises(OptionError, match="unk_cost=2.0 with a language model that is"):
+    with pytest.raises(OptionError, match="unk_cost=2.0 with a built language model"):
         decoder(tokens=token_table(NAMES), lm=lm, unk_cost=2.0)

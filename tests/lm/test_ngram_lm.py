@@ -312,7 +312,7 @@ def test_folders_that_are_no_models(tmp_path):
     with pytest.raises(FormatError, match="header.json: cannot read: No such file"):
         load_lm(tmp_path)
     lm = lm_of(TRIGRAMS, ["the"])
-    with pytest.raises(FormatError, match="exists and is no language model"):
+    with pytest.raises(FormatError, match="exists and is not a language model"):
         lm.save(tmp_path)
     with pytest.raises(FormatError, match="cannot write"):
         lm.save(tmp_path / "none" / "lm")

@@ -442,7 +442,7 @@ def test_whisper_of_english_alone(folders, tmp_path):
     path.write_text(json.dumps(known))
     prompt = load_model(folder).net.prompt
     assert list(prompt) == ids_of("<|startoftranscript|>", "<|notimestamps|>")
-    with pytest.raises(ModelError, match="of English alone"):
+    with pytest.raises(ModelError, match="of an English-only Whisper"):
         load_model(folder, language="de")
 
 

@@ -285,4 +285,4 @@ def test_alternatives_are_at_most_those_asked_for(server, speech):
     assert alternatives("") == (2, [])
     assert alternatives("&alternatives=1") == (1, [])
     num, [warning] = alternatives("&alternatives=5&multichannel=true")
-    assert num == 2 and "alternatives=5, the server finds 2" in warning
+    assert num == 2 and "alternatives=5, the server returns 2" in warning

@@ -78,7 +78,7 @@ def test_what_others_know_is_named():
 
 
 def test_what_may_be_otherwise_than_thought_is_a_warning():
-    assert "'de', the server hears 'en'" in read("language=de").warnings[0]
+    assert "'de', the server's model is for 'en'" in read("language=de").warnings[0]
     assert not read("language=EN_us&channels=2&channels=2").warnings
     assert "encoding=linear16" in read("sample_rate=8000").warnings[0]
 
@@ -94,7 +94,7 @@ def test_what_may_be_otherwise_than_thought_is_a_warning():
         ("sample_rate=999", "sample_rate", "expected 1000 to 384000"),
         ("sample_rate=99999999999999999", "sample_rate", "expected a whole number"),
         ("channels=0", "channels", "expected 1 to 8"),
-        ("channels=1&channels=2", "channels", "'2' beside '1', expected one value"),
+        ("channels=1&channels=2", "channels", "'1' and '2', expected one value"),
         ("interim_results=maybe", "interim_results", "expected true or false"),
         ("vad_events=1", "vad_events", "expected true or false"),
         ("endpointing=-3", "endpointing", "expected milliseconds, 0 to 60000, or fals"),

@@ -143,7 +143,7 @@ def test_boosts_are_sent_under_way_and_unknown_words_shown(short, open_page):
     expect(page.locator("#boosts-state")).to_have_text("In use")
     notes = page.locator("#boost-notes li")
     assert notes.all_inner_texts() == [
-        "Line 4: “new york” stands twice; this line counts.",
+        "Line 4: “new york” occurs twice; this line counts.",
         "Line 5: “route 66” is a phrase; write “= number” for a bonus.",
         "boost: 'zzyzx' is unknown",
     ]
@@ -198,7 +198,7 @@ def test_a_server_that_has_gone_is_said_so(short, open_page):
     short.stop()
     page.get_by_role("button", name="Listen").click()
     expect(page.locator("#trouble p")).to_have_text(
-        "The server cannot be reached. It was tried 6 times more. The words until now "
+        "The server cannot be reached. 6 more attempts failed. The words so far are "
         "stay."
     )
     expect(page.locator("#listen")).to_have_text("Listen")
@@ -210,8 +210,8 @@ def test_a_wrong_key_and_the_right_one(short, open_page):
     page = open_page(short.address)
     expect(page.locator("#key-field")).to_be_focused()
     expect(page.locator("#trouble")).to_be_hidden()
-    for key, said in (("open", "does not take this key"), ("sesame", "")):
-        page.get_by_label("This server asks for a key").fill(key)
+    for key, said in (("open", "rejects this key"), ("sesame", "")):
+        page.get_by_label("This server requires a key").fill(key)
         page.keyboard.press("Enter")
         expect(page.locator("#trouble p")).to_contain_text(said)
     expect(page.locator("#key-form")).to_be_hidden()

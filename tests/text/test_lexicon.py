@@ -106,7 +106,7 @@ def test_repeated_entries_are_read_once(tmp_path, caplog):
     lexicon = read(tmp_path, "x .5 a\ny 1 b\nx .25 a\nx .75 a |\n", separator="|")
     assert entries(lexicon) == [("x", "a"), ("y", "b")]
     assert lexicon.costs[0] == np.float32(-math.log(0.75))
-    assert "2 entries come twice and are read once, first 'x' in line 3" in caplog.text
+    assert "2 duplicate entries are merged, first 'x' in line 3" in caplog.text
 
 
 PIECES = token_table(["<blk>", "▁", "▁a", "▁ab", "a", "b", "bc", "c", "<unk>"])
@@ -196,7 +196,7 @@ ERRORS = [
     ("x nan a\n", 1, "'x' has 'nan', expected a probability above 0 and up to 1"),
     ("x .5 a\nx\n", 2, "'x' has '', expected a probability above 0 and up to 1"),
     ("x a\nx 0.5 a\n", 2, "'x' uses token '0.5', which the token table does not have"),
-    ("<eps> a\n", 1, "word '<eps>' stands for no word, expected another name"),
+    ("<eps> a\n", 1, "word '<eps>' is not a word, expected another name"),
 ]  # fmt: skip
 
 

@@ -141,7 +141,7 @@ ERRORS = [
     ("t.txt", "<blk> 0\na 1\nb 3\n", None, "3 tokens and no id 2, expected"),
     ("t.txt", "a\nb\n", None, r"no token may be the blank, .*--blank"),
     ("t.txt", "-\n_\n", None, r"'-' and '_' may be the blank, .*--blank"),
-    ("t.txt", "a\nblank\n", "blnk", "blank is 'blnk', .*nearest: 'blank'; say"),
+    ("t.txt", "a\nblank\n", "blnk", "blank is 'blnk', .*nearest: 'blank'; choose"),
     ("t.txt", "a\nb\n", 3, "blank is 3, expected 0 to 2 for V=2 tokens"),
     ("t.txt", "a\nb\n", -2, "blank is -2, expected 0 to 2 for V=2 tokens"),
     ("v.json", '[["a"]]', None, "other JSON, expected {token: id} or a list"),
@@ -163,7 +163,7 @@ def test_epsilon_of_an_fst_is_no_token_next_to_a_blank(behind, tmp_path):
     path = write(tmp_path / "tokens.txt", f"<eps> 0\n<blk> 1\na 2\n{behind}")
     assert read_tokens(path).names == ("<blk>", "a")
     assert read_tokens(path, "<eps>").names == ("<eps>", "<blk>", "a")  # as it is given
-    with pytest.raises(TokenTableError, match="'<eps>' beside the blank '<blk>',"):
+    with pytest.raises(TokenTableError, match="'<eps>' and the blank is '<blk>',"):
         token_table(["<eps>", "<blk>", "a"])
 
 

@@ -1,11 +1,11 @@
-"""Engine of the prefix searches of pyctcdecode and of flashlight (torchaudio).
+"""Engine of the prefix searches of pyctcdecode and flashlight (torchaudio).
 
 A hypothesis is (history, node, token): the words so far, a node of a prefix tree, the
-token of the last frame. In each frame the kernels of a search, its rules, expand
+token of the last frame. In each frame the kernels of a search (its rules) expand
 hypotheses by tokens, merge equal candidates (`find_candidate`), score them by the
-language model, choose the best (`choose`), and make these the beam. Where an array is
-too small, or the host must call a language model, the kernel returns why; the frame is
-then repeated: nothing of its beam changes until the last step.
+language model, and choose the next beam (`choose`). If an array is too small, or the
+host must call a language model, the kernel returns a status and the frame is repeated:
+the beam is unchanged until the last step.
 """
 
 import time
@@ -22,44 +22,44 @@ from wfstdec.jit.sorting import STACK, best_first
 from wfstdec.search.threads import CallBudget, check
 
 OK, GROW_CANDIDATES, GROW_TRACE, GROW_PARTS, GROW_HISTORIES, ASK = range(6)
-"""Statuses of kernels: done; the arrays that are too small; call the model."""
+"""Statuses of kernels: done; arrays that are too small; language model needed."""
 BEAM, CANDIDATES, TRACE, PARTS, HISTORIES, STAMP, FRAMES, OWN = range(8)
-"""Positions in counts: sizes, the last stamp of candidates, frames done; rules' own."""
+"""Positions in counts: sizes, the last stamp of candidates, frames done; then the
+rules'.
+"""
 SLOT = record("i4 parent symbol node")
-"""An entry of a hash table of a tree; empty where `node` is 0, the root."""
 
 _A, _B = uint64(0x9E3779B97F4A7C15), uint64(0xC2B2AE3D27D4EB4F)
 _C, _HALF, _LOW = uint64(0x165667B19E3779F9), uint64(32), int64(0xFFFFFFFF)
-_MAX_KEPT = 1 << 16
-"""Trees that have grown beyond it are dropped: clearing their tables takes time."""
+_MAX_KEPT = 1 << 16  # Larger trees are dropped: clearing their tables takes time
 
 
 class Store(NamedTuple):
     """Arrays of an utterance, and scratch of a frame."""
 
-    beam: np.ndarray  # [K], the best first
+    beam: np.ndarray  # [K], best first
     trace: np.ndarray  # append-only, linked by `previous`
-    parts: np.ndarray  # tree of partial words; node 0 is the root, as of the next
+    parts: np.ndarray  # tree of partial words; node 0 is the root
     part_slots: np.ndarray  # SLOT [2**n], at most half full
-    histories: np.ndarray  # tree of words
+    histories: np.ndarray  # tree of words; node 0 is the root
     history_slots: np.ndarray
-    candidates: np.ndarray  # of the frame, in the order of their making
+    candidates: np.ndarray  # of the frame, in order of creation
     slots: np.ndarray  # int64 [2**n], hash table of candidates: stamp, number
-    order: np.ndarray  # int32, candidates, the best first
-    keys: np.ndarray  # uint64, what they are sorted by
-    stack: np.ndarray  # of the sorting
+    order: np.ndarray  # int32, candidates, best first
+    keys: np.ndarray  # uint64, sort keys
+    stack: np.ndarray  # of the sort
     counts: np.ndarray  # int64 [16]
-    flags: np.ndarray  # bool [C], of the rules, as the next
-    limits: np.ndarray  # float64 [2]
+    flags: np.ndarray  # bool [C], of the rules
+    limits: np.ndarray  # float64 [2], of the rules
 
 
 @inlined
 def slot_of(slots, parent, symbol):
-    """The slot of the child of a node, or the empty one where it belongs."""
+    """Return the slot of a child, or the empty slot where it belongs."""
     mask = len(slots) - 1
     key = uint64(int64(parent)) * _A + uint64(int64(symbol)) * _B
     at = int64((key ^ (key >> _HALF)) & uint64(mask))
-    while slots[at].node != 0:  # ends: at most half of the slots are taken
+    while slots[at].node != 0:  # terminates: at most half of the slots are taken
         if slots[at].parent == parent and slots[at].symbol == symbol:
             break
         at = (at + 1) & mask
@@ -75,12 +75,12 @@ def enter(slots, parent, symbol, node):
 
 @inlined
 def find_candidate(candidates, slots, stamp, key, node, token):
-    """The slot of a candidate, and its number, -1 where this frame has none."""
+    """Return a candidate's slot and number, -1 if it is new in this frame."""
     # Slots of earlier frames have other stamps and count as free.
     mask = len(slots) - 1
     mixed = uint64(key) * _A + uint64(int64(node)) * _B + uint64(int64(token)) * _C
     slot = int64((mixed ^ (mixed >> _HALF)) & uint64(mask))
-    while True:  # ends: there are twice as many slots as candidates
+    while True:  # terminates: there are twice as many slots as candidates
         held = slots[slot]
         if held >> 32 != stamp:
             return slot, int64(-1)
@@ -93,9 +93,9 @@ def find_candidate(candidates, slots, stamp, key, node, token):
 
 @inlined
 def choose(store, count, least, wanted):
-    """Put candidates of at least `least` into `order`, the `wanted` best ones sorted.
+    """Sort the `wanted` best candidates into `order`; return their number.
 
-    Ties are in the order of their making. Returns how many there are.
+    Those below `least` are dropped. Ties are in order of creation.
     """
     kept = int64(0)
     for i in range(count):
@@ -110,7 +110,7 @@ def choose(store, count, least, wanted):
 
 @inlined
 def sort_key(total):
-    """A uint64 that is less for a higher float64."""
+    """Return a uint64 in descending order of a float64."""
     bits = float64(total + 0.0).view(np.uint64)  # no -0.0
     sign = uint64(1) << uint64(63)
     return bits if bits & sign else ~bits & ~sign
@@ -134,13 +134,12 @@ def clear(store):
 
 @kernel
 def _enter_all(parents, symbols, slots, count):
-    """Enter the nodes of a tree, except the root, into an empty table."""
     for node in range(1, count):
         enter(slots, parents[node], symbols[node], node)
 
 
 class Utterance:
-    """The search of an utterance; `model`, if it is in Python, has `answer(store)`."""
+    """Search of an utterance; a `model` in Python has `answer(store)`."""
 
     def __init__(self, advance: Any, search: Any, store: Store, model: Any) -> None:
         self._advance, self.search, self.store = advance, search, store
@@ -162,7 +161,7 @@ class Utterance:
                 check()
 
     def provide(self, status: int) -> None:
-        """Provide what a kernel returned for: larger arrays, or scores of a model."""
+        """Satisfy the status of a kernel: larger arrays, or scores of a model."""
         if status == ASK:
             self.model.answer(self.store)
         else:
@@ -170,11 +169,11 @@ class Utterance:
 
 
 def store_pool(records: Mapping[str, np.dtype], first_size: int) -> Pool[Store]:
-    """A pool of stores: `take(beam_size)`, and `give_back`."""
-    # `records` are the types of beam, candidate, trace, history and part, if there are
-    # parts. Candidates have the fields `key node token total`, where `key` stands for
-    # the history, and nodes of trees `parent symbol`. Arrays have `first_size`
-    # candidates and nodes at first.
+    """Return a pool of stores: `take(beam_size)`, and `give_back`."""
+    # `records` are the types of beam, candidate, trace, history and, optionally, part.
+    # Candidates have the fields `key node token total`, where `key` identifies the
+    # history, and nodes of trees `parent symbol`. Arrays start with `first_size`
+    # candidates and nodes.
     return Pool(partial(_new_store, records, first_size), fits=_has_beam)
 
 
@@ -183,7 +182,7 @@ def _has_beam(store: Store, beam_size: int) -> bool:
 
 
 def give_back(pool: Pool[Store], store: Store) -> None:
-    """Put a store back, unless its trees have grown too large."""
+    """Return a store to the pool, unless its trees have grown too large."""
     if max(len(store.parts), len(store.histories)) <= _MAX_KEPT:
         pool.give(store)
 
@@ -215,12 +214,11 @@ def _of_candidates(dtype: np.dtype, size: int) -> dict[str, np.ndarray]:
 
 
 def _table_size(count: int) -> int:
-    """A power of 2, so that the table is at most half full."""
     return 1 << (2 * count - 1).bit_length()
 
 
 def grown(store: Store, status: int) -> Store:
-    """A store with twice the room where a kernel had too little."""
+    """Return a store with twice the capacity of the array that the status names."""
     if status == GROW_CANDIDATES:
         size = 2 * len(store.candidates)
         return store._replace(**_of_candidates(store.candidates.dtype, size))

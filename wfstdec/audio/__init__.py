@@ -1,4 +1,4 @@
-"""Audio in: files of any rate as one float32 channel at a model's rate, checked.
+"""Audio files of any rate as one validated float32 channel at a model's rate.
 
 audio = read_audio("call.mp3", 16000)             # waveform [N], duration_s, notes
 with open_audio("hour.flac", 16000) as reader:    # or in blocks: memory does not grow

@@ -1,9 +1,9 @@
-"""Read audio as a model hears it: one channel, float32, at the model's rate.
+"""Reader of audio as model input: one channel, float32, at the model's rate.
 
 for kind, text in audio.notes: ...         # ("rate", "44100 Hz resampled to 16000 Hz")
 
-What can be put right is, and is noted: another rate, several channels. What would give
-wrong words is an error that says what to do.
+Other rates and several channels are converted, with a note. Audio that would give wrong
+words is an error with a remedy.
 """
 
 import contextlib
@@ -21,37 +21,37 @@ from wfstdec.errors import AudioError, AudioLengthError, InputError, OptionError
 
 MAX_SECONDS = 4 * 3600.0
 _BLOCK_S = 1.0
-_MAX_BLOCK = 2**22  # numbers in a block, so that no header can ask for all memory
+_MAX_BLOCK = 2**22  # numbers in a block, so that no header can exhaust memory
 _RATES = 1000, 1_000_000
 
 AudioLike = str | os.PathLike[str] | bytes | IO[bytes] | np.ndarray
-"""A path, the bytes of a file, an open file, or samples [N] or [N, C]."""
+"""Path, bytes of a file, open file, or samples [N] or [N, C]."""
 
 
 @dataclass(frozen=True)
 class Audio:
-    """Recording as a model hears it."""
+    """Recording as model input."""
 
     waveform: np.ndarray  # Samples float32 [N], mostly in [-1, 1]
-    sample_rate: int  # Samples a second
-    notes: tuple[AudioNote, ...]  # What was done to it, or is odd, each kind once
-    source_rate: int  # Samples a second of the file
-    num_channels: int  # Of the file
-    form: str  # Of the file, such as "FLAC PCM_16"
+    sample_rate: int  # Samples per second
+    notes: tuple[AudioNote, ...]  # Conversions and problems, each kind once
+    source_rate: int  # Samples per second of the file
+    num_channels: int  # Channels of the file
+    form: str  # Format of the file, such as "FLAC PCM_16"
 
     @property
     def duration_s(self) -> float:
-        """Seconds of it."""
+        """Duration in seconds."""
         return len(self.waveform) / self.sample_rate
 
 
 class AudioReader:
-    """Blocks of an open recording; made by `open_audio`, read once.
+    """Blocks of an open recording from `open_audio`, to be read once.
 
     Attributes:
-        sample_rate: Samples a second of the blocks.
+        sample_rate: Samples per second of the blocks.
         source: The file's decoder: rate, channels, form.
-        notes: What was done so far; `silence` and `cut` come with the end.
+        notes: Notes so far; `silence` and `cut` come at the end.
     """
 
     def __init__(
@@ -82,17 +82,16 @@ class AudioReader:
             self.notes.append(AudioNote("channels", text))
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield float32 [n] in order."""
         rate, num_samples = self.source.rate, 0
         header_s = self.source.duration_s
         advice = "raise max_seconds (--max-audio-seconds)"
         too_long = AudioLengthError(f"longer than {self._max_seconds:g} s; {advice}")
-        # Before hours of it are decoded; of a file that was cut, less may be there.
+        # Before decoding hours; a truncated file may be shorter.
         if not self._allow_cut and (header_s or 0) > self._max_seconds + SLACK_S:
             raise too_long
         for block in self._blocks():
             num_samples += len(block)
-            # Counted as it is decoded too: not every header says how long a file is.
+            # Counted while decoding too: some headers have no length.
             if num_samples > self._max_seconds * rate:
                 raise too_long
             ready = self._resample(self._mixer(block))
@@ -100,10 +99,10 @@ class AudioReader:
                 yield ready
         if num_samples == 0:
             raise AudioError("no samples in it, expected audio")
-        # Before the last samples go out, so that no damaged file is taken for whole.
+        # Before the last samples, so that no damaged file is taken as complete.
         decoded_s = num_samples / rate
         if header_s is not None and decoded_s < header_s - SLACK_S:
-            text = f"the file says {header_s:.2f} s, {decoded_s:.2f} s are there"
+            text = f"its header has {header_s:.2f} s, {decoded_s:.2f} s are there"
             if not self._allow_cut:
                 raise AudioError(f"cut short: {text}; allow_cut=True reads them")
             self._note_cut(f"cut short: {text}")
@@ -114,7 +113,7 @@ class AudioReader:
             self.notes.append(silence)
 
     def _blocks(self) -> Iterator[np.ndarray]:
-        """Blocks of the source, up to where it is damaged if that is allowed."""
+        """Yield blocks of the source, up to damage if that is allowed."""
         any_yet = False
         try:
             size = int(self._block_s * self.source.rate)
@@ -143,20 +142,20 @@ def open_audio(
     block_s: float = _BLOCK_S,
     allow_cut: bool = False,
 ) -> Iterator[AudioReader]:
-    """Open a recording to be read in blocks, of any length in bounded memory.
+    """Open a recording of any length, to be read in blocks in bounded memory.
 
     Args:
-        source: See `AudioLike`. A file object that cannot seek is read whole.
-        sample_rate: Samples a second that come out.
-        source_rate: Of an array; None where it has `sample_rate`.
-        channel: The channel to take; None mixes all.
-        max_seconds: What decodes to more is an error: 25 MB of Opus are nine hours.
-        block_s: Seconds of a block, about.
-        allow_cut: Take what is there of a file that was cut short, and note it.
+        source: See `AudioLike`. File objects that cannot seek are read at once.
+        sample_rate: Samples per second of the blocks.
+        source_rate: Rate of an array; None if it has `sample_rate`.
+        channel: Channel to read; None mixes all.
+        max_seconds: Longest audio accepted: 25 MB of Opus are nine hours.
+        block_s: Approximate seconds of a block.
+        allow_cut: Accept the intact part of a truncated file, with a note.
 
     Raises:
         AudioError: No such file, not audio, empty, cut short; those of `AudioReader`.
-        BackendError: A library for it is not installed.
+        BackendError: A required library is not installed.
         OptionError: A number is out of its range.
     """
     if not (sample_rate > 0 and max_seconds > 0 and block_s > 0):
@@ -179,7 +178,7 @@ def open_audio(
 
 
 def read_audio(source: AudioLike, sample_rate: int, **options: Any) -> Audio:
-    """Read a whole recording; arguments, options and errors as of `open_audio`."""
+    """Read a whole recording; arguments, options and errors as in `open_audio`."""
     with open_audio(source, sample_rate, **options) as reader:
         waveform = np.concatenate(list(reader))
         notes, of = tuple(reader.notes), reader.source
@@ -188,7 +187,7 @@ def read_audio(source: AudioLike, sample_rate: int, **options: Any) -> Audio:
 
 @contextlib.contextmanager
 def _naming(source: AudioLike) -> Iterator[None]:
-    """Begin what is raised within with the path, where there is one."""
+    """Prefix errors with the path, if there is one."""
     try:
         yield
     except InputError as error:

@@ -1,7 +1,7 @@
-"""Samples of any form as one float32 channel, with the usual mistakes found and named.
+"""Samples of any type as one float32 channel, checked for common mistakes.
 
-The checks are for what decodes to wrong words without an error: values of 16-bit
-integers kept as floats, channels that cancel each other, silence, NaN.
+The checks detect input that would silently decode to wrong words: 16-bit integers kept
+as floats, channels that cancel each other, silence, NaN.
 """
 
 from typing import Any, NamedTuple
@@ -10,27 +10,25 @@ import numpy as np
 
 from wfstdec.errors import AudioError, OptionError, ShapeError, needs
 
-LOUDEST = 16.0
-"""Floats may be above 1 (MP3 by some decibels), but never by 24."""
-SILENT = 1e-4
-"""Peaks below -80 dB are nothing but noise of the last bit."""
+LOUDEST = 16.0  # Floats may be above 1 (MP3 by some decibels), but not by 24
+SILENT = 1e-4  # Peaks below -80 dB are only noise of the last bit
 
 
 class AudioNote(NamedTuple):
-    """Note of what was done to audio, or is odd about it."""
+    """Note on a conversion or a problem of audio."""
 
     kind: str  # `rate`, `channels`, `streams`, `silence` or `cut`
-    text: str  # A sentence without its end
+    text: str  # A sentence without full stop
 
 
 class Mixer:
-    """Blocks [n] or [n, C] of any dtype as one checked channel float32 [n]."""
+    """Mixer of blocks [n] or [n, C] of any dtype into one checked float32 channel."""
 
     def __init__(self, channel: int | None = None) -> None:
         if channel is not None and channel < 0:
             raise OptionError(f"channel={channel!r}, expected 0 or more")
         self.channel = channel
-        # Largest absolute values that have gone out, and of all channels that came in.
+        # Largest absolute values of the output, and of all input channels.
         self.peak = self.source_peak = 0.0
 
     def __call__(self, block: np.ndarray) -> np.ndarray:
@@ -53,7 +51,7 @@ class Mixer:
         return np.ascontiguousarray(mono)
 
     def silence(self) -> AudioNote | None:
-        """Note that all blocks so far are silent; None where they are not."""
+        """Note that all blocks so far are silent, or None."""
         if self.peak >= SILENT:
             return None
         if self.channel is None and self.source_peak >= 100 * SILENT:
@@ -64,7 +62,7 @@ class Mixer:
 
 
 def checked_peak(samples: np.ndarray) -> float:
-    """Largest absolute value of float samples."""
+    """Return the largest absolute value of float samples."""
     peak = float(np.abs(samples).max(initial=0))
     if not np.isfinite(peak):
         raise AudioError("a sample is NaN or inf, expected numbers from -1 to 1")
@@ -77,7 +75,7 @@ def checked_peak(samples: np.ndarray) -> float:
 
 
 def scaled(block: np.ndarray) -> np.ndarray:
-    """Scale integers by the range of their type, floats as they are; float32."""
+    """Return float32: integers scaled by the range of their type, floats unchanged."""
     block = np.asarray(block)
     if block.dtype == np.uint8:
         return (block.astype(np.float32) - 128) / 128
@@ -91,13 +89,13 @@ def scaled(block: np.ndarray) -> np.ndarray:
 
 
 class ResampleStream:
-    """A resampler of one channel; equal rates leave the samples as they are.
+    """Resampler of one channel; equal rates leave the samples unchanged.
 
-    soxr gives the same bits however the audio is cut into blocks.
+    The output of soxr is bit-identical for any blocks.
 
     Args:
-        source_rate: Samples a second that come in.
-        sample_rate: Samples a second that go out.
+        source_rate: Samples per second of the input.
+        sample_rate: Samples per second of the output.
 
     Raises:
         OptionError: A rate is not positive.
@@ -116,10 +114,10 @@ class ResampleStream:
             self._stream = soxr.ResampleStream(*given, dtype="float32")
 
     def __call__(self, block: np.ndarray) -> np.ndarray:
-        """Take samples float32 [n]; return those that are ready, float32 [m]."""
+        """Resample float32 [n]; return the samples that are ready, float32 [m]."""
         return block if self._stream is None else self._stream.resample_chunk(block)
 
     def finish(self) -> np.ndarray:
-        """Return what is left, float32 [m]; nothing may be given after it."""
+        """Return the remaining samples, float32 [m]; no input may follow."""
         rest = np.zeros(0, np.float32)
         return rest if self._stream is None else self._stream.resample_chunk(rest, True)

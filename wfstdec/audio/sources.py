@@ -1,8 +1,8 @@
-"""Decoders of audio files behind one form: soundfile's, FFmpeg's, and an array.
+"""Decoders of audio files with one interface: soundfile, FFmpeg, and arrays.
 
-A source raises what is wrong with the bytes; what is wrong with the samples is for
-`samples`. libsndfile reads a cut WAV, Ogg or MP3 as if it were a shorter one, or as if
-silence followed; the headers know better.
+A source raises errors of the bytes; `samples` checks the values. libsndfile reads a
+truncated WAV, Ogg or MP3 as a shorter one, or as if silence followed; the headers
+reveal it.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ AUDIO_ENDINGS = frozenset(
     ".wav .flac .ogg .oga .opus .mp3 .aif .aiff .au .w64 .caf .webm .m4a .mp4 .mkv "
     ".mov .aac .wma".split()
 )
-"""What counts as audio in folders."""
+"""Endings of audio files in folders."""
 SLACK_S = 0.25
-"""Seconds that a container's duration may be off: priming of AAC, last packet."""
+"""Tolerance of a container's duration in seconds: priming of AAC, last packet."""
 _SAYS_LENGTH = ("FLAC", "WAV", "WAVEX")
-_UNKNOWN = 2**40  # samples that libsndfile says a FLAC has that does not say it
+_UNKNOWN = 2**40  # libsndfile's number of samples for a FLAC of unknown length
 _TAIL = 70_000  # an Ogg page is at most 65,307 bytes
 UNKNOWN_SIZE = 0x7FFF0000
-"""Sizes from here on are written by programs that could not know them (a pipe)."""
+"""Sizes from here on are placeholders of programs that wrote to a pipe."""
 
 
 _OF_AV = (
@@ -40,17 +40,16 @@ _OF_AV = (
     (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "WMA"),
     (0, b"#!AMR", "AMR"),
 )
-"""Forms that FFmpeg reads and libsndfile does not: place of the first bytes, the bytes,
-the name."""
+"""Formats that only FFmpeg reads: offset of the magic bytes, the bytes, the name."""
 
 
 def form_of(head: bytes, forms: Iterable[tuple[int, bytes, str]]) -> str | None:
-    """Name of the form that a file's first bytes are of, or None."""
+    """Return the format of a file's first bytes, or None."""
     return next((name for at, begin, name in forms if head.startswith(begin, at)), None)
 
 
 def cut_short(file: IO[bytes]) -> str | None:
-    """Say what a header promises and the file lacks; None where it is whole."""
+    """Return how a file is shorter than its header; None if it is complete."""
     place = file.tell()
     try:
         size = file.seek(0, os.SEEK_END)
@@ -63,20 +62,20 @@ def cut_short(file: IO[bytes]) -> str | None:
         if head[:4] == b"OggS":
             file.seek(max(0, size - _TAIL))
             tail = file.read()
-            # The last page must be whole, and say that the stream ends.
+            # The last page must be complete, with the end-of-stream flag.
             page = tail[tail.rfind(b"OggS") :] if b"OggS" in tail else b""
             lacing = page[27 : 27 + page[26]] if len(page) > 26 else b""
             is_whole = len(page) > 26 and len(page) >= 27 + page[26] + sum(lacing)
             if is_whole and page[5] & 4:
                 return None
-            return "no page says that the stream ends"
+            return "no page ends the stream"
         return _cut_mp3(file, head, size)
     finally:
         file.seek(place)
 
 
 def with_size(file: IO[bytes]) -> IO[bytes]:
-    """Return a WAV with the size of its samples filled in, if its header has 0."""
+    """Return a WAV whose header has the size of its samples instead of 0."""
     # Such a file is read into memory, as libsndfile takes 0 for no samples.
     place = file.tell()
     file.seek(0)
@@ -94,7 +93,7 @@ def with_size(file: IO[bytes]) -> IO[bytes]:
 def _cut_chunk(
     file: IO[bytes], size: int, order: Literal["little", "big"], name: bytes
 ) -> str | None:
-    """Find the chunk of samples in RIFF or AIFF, and where it should end."""
+    """Compare the chunk of samples in RIFF or AIFF with the file."""
     start = 12
     while True:
         file.seek(start)
@@ -108,11 +107,11 @@ def _cut_chunk(
     there = size - start - 8
     if length >= UNKNOWN_SIZE or length <= there:
         return None
-    return f"the header says {length} bytes of samples, {there} are there"
+    return f"{there} bytes of samples, the header has {length}"
 
 
 def _cut_mp3(file: IO[bytes], head: bytes, size: int) -> str | None:
-    """Compare the file with the size in a Xing or Info header, where it has one."""
+    """Compare the file with the size in a Xing or Info header, if any."""
     start = 0
     if head[:3] == b"ID3":  # its size has 7 bits in each byte
         start = 10 + sum(byte << 7 * (3 - i) for i, byte in enumerate(head[6:10]))
@@ -121,15 +120,15 @@ def _cut_mp3(file: IO[bytes], head: bytes, size: int) -> str | None:
     if len(head) < 64 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return None
     at = max(head.find(b"Xing", 0, 64), head.find(b"Info", 0, 64))
-    # Flag 2: the header says how many bytes there are.
+    # Flag 2: the header has the number of bytes.
     if at < 0 or not head[at + 7] & 2:
         return None
-    # Flag 1: the number of frames comes before it.
+    # Flag 1: the number of frames precedes it.
     field = at + 8 + (4 if head[at + 7] & 1 else 0)
     length = int.from_bytes(head[field : field + 4], "big")
     if length <= size - start:
         return None
-    return f"the header says {length} bytes, {size - start} are there"
+    return f"{size - start} bytes, the header has {length}"
 
 
 @dataclass
@@ -138,17 +137,17 @@ class Source:
 
     rate: int  # samples a second
     num_channels: int
-    form: str  # as users know it, such as "FLAC"
-    duration_s: float | None = None  # as the file has it
+    form: str  # format for users, such as "FLAC"
+    duration_s: float | None = None  # by the header
     notes: list[AudioNote] = field(default_factory=list)
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Yield samples [n] or [n, C] in order, `size` at once or fewer."""
+        """Yield samples [n] or [n, C] in order, at most `size` at once."""
         raise NotImplementedError
 
 
 class ArraySource(Source):
-    """Samples [N] or [N, C] that are there already."""
+    """Samples [N] or [N, C] in memory."""
 
     def __init__(self, samples: np.ndarray, rate: int) -> None:
         channels = samples.shape[1] if samples.ndim > 1 else 1
@@ -162,7 +161,7 @@ class ArraySource(Source):
 
 
 class SoundfileSource(Source):
-    """WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF and more, by libsndfile."""
+    """Source for libsndfile: WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF and more."""
 
     def __init__(self, file: Any) -> None:
         form = f"{file.format} {file.subtype}"
@@ -186,7 +185,7 @@ class SoundfileSource(Source):
 
 
 class AvSource(Source):
-    """The first audio stream of what FFmpeg reads: MP4, WebM, AAC and more."""
+    """Source for FFmpeg: the first audio stream of MP4, WebM, AAC and more."""
 
     def __init__(self, container: Any, av: Any) -> None:
         streams = container.streams.audio
@@ -196,7 +195,7 @@ class AvSource(Source):
         form = f"{container.format.name} {stream.codec_context.name}"
         super().__init__(stream.rate, stream.channels, form)
         self._container, self._stream, self._av = container, stream, av
-        # Of raw AAC it is a guess from the bit rate.
+        # For raw AAC it is an estimate from the bit rate.
         if container.duration and container.format.name != "aac":
             self.duration_s = container.duration / av.time_base
         if len(streams) > 1:
@@ -204,7 +203,7 @@ class AvSource(Source):
             self.notes.append(AudioNote("streams", text))
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Implement `Source.blocks`: the packets, each as long as it is."""
+        """Implement `Source.blocks`, with a block per packet."""
         resampler = self._av.AudioResampler(format="fltp", rate=self.rate)
         done = 0
         try:
@@ -218,7 +217,7 @@ class AvSource(Source):
 
 
 def open_source(file: IO[bytes]) -> AbstractContextManager[Source]:
-    """Choose a decoder by the first bytes of a file."""
+    """Return a decoder by the first bytes of a file."""
     head = file.read(16)
     file.seek(0)
     if not head:
@@ -233,10 +232,10 @@ def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
     base: Any = soundfile.SoundFile
 
     class Forward(base):
-        """Read on without a seek after every block: soundfile's own make MP3 crackle.
+        """Sequential reader, without soundfile's seek after every block.
 
-        mpg123 begins again after each, without the bits that frames borrow from those
-        before them; and a FLAC of unknown length has no end to seek to.
+        After a seek mpg123 lacks the bits that frames borrow from earlier ones, so MP3
+        crackles; and a FLAC of unknown length has no end to seek to.
         """
 
         def seekable(self) -> bool:
@@ -257,7 +256,7 @@ def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
 def open_av(
     file: IO[bytes], form: str, options: Mapping[str, str] | None = None
 ) -> Iterator[Source]:
-    """Open what FFmpeg reads."""
+    """Open a file of a format that FFmpeg reads."""
     with needs(f"{form} needs PyAV", ": pip install av"):
         import av
     try:
@@ -269,7 +268,7 @@ def open_av(
 
 
 def raw_samples(data: bytes, subtype: str) -> np.ndarray:
-    """Decode samples [n] without a header, of a subtype of libsndfile, to float32."""
+    """Decode samples [n] of a subtype of libsndfile, without header, to float32."""
     form = {"format": "RAW", "subtype": subtype, "samplerate": 8000, "channels": 1}
     return _soundfile().read(io.BytesIO(data), dtype="float32", **form)[0]
 

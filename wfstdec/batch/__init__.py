@@ -1,4 +1,4 @@
-"""Decoding and alignment of many utterances: from files, in batches, to files.
+"""Batch decoding and alignment, from files to files.
 
     print(batch.decode_file(decoder, "dev.npz", "dev.hyp"))          # a `Summary`
     print(batch.align_file(aligner, "dev.npz", "dev.txt", "dev.ctm"))
@@ -9,8 +9,8 @@
     summary = batch.decode_file(..., restart=Restart(resume=True))  # after Ctrl-C
     for error in summary.failures: print(error.utterance, error.message)
 
-One batch is in memory and no more. Utterances with a fault are left out and named; what
-was done before an error is kept.
+Only one batch is in memory. Utterances with a fault are skipped and named; results
+before an error are kept.
 """
 
 from wfstdec.lazy import names_of_stub

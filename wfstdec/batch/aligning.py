@@ -1,4 +1,4 @@
-"""Align many utterances with their texts: from files to a file, or from pairs."""
+"""Alignment of many utterances with their texts, from a file or from pairs."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,18 +26,18 @@ _SIDES = ("the texts", "the log-probs")
 
 @dataclass
 class AlignmentSummary(Tally):
-    """Counts of a run; `str()` is lines for a person. Others as of `Tally`."""
+    """Counts of a run; `str()` is lines for users. Others as in `Tally`."""
 
     frame_shift_s: float  # Seconds per frame
-    num_frames: int = 0  # Their frames
-    align_s: float = 0.0  # Seconds on the wall in the aligner
-    # By utterance, in words, where text and audio do not fit
+    num_frames: int = 0  # Number of frames
+    align_s: float = 0.0  # Wall seconds in the aligner
+    # Misfits of text and audio by utterance, in words
     misfits: dict[str, list[str]] = field(default_factory=dict)
-    # Utterances that have log-probs and no text: left out
+    # Utterances with log-probs and without a text: skipped
     without_text: list[str] = field(default_factory=list)
-    # Utterances that have a text and no log-probs
+    # Utterances with a text and without log-probs
     without_logprobs: list[str] = field(default_factory=list)
-    remedy: str = ""  # How the ids of these two differ; empty if that is unknown
+    remedy: str = ""  # Difference of the ids of these two; empty if unknown
 
     def __str__(self) -> str:
         audio_s = self.num_frames * self.frame_shift_s
@@ -67,38 +67,38 @@ def align_file(
     restart: Restart | None = None,
     progress: bool = False,
 ) -> AlignmentSummary:
-    """Align all utterances of a file that have a text; results in its order.
+    """Align the utterances of a file that have a text; results are in its order.
 
     Args:
-        aligner: For their tokens and words.
-        logprobs: As of `decode_file`, as are the others.
-        ref: The transcripts: a file of `utterance words...` lines, or the words of
-            each utterance.
+        aligner: Aligner for their tokens and words.
+        logprobs: As in `decode_file`; likewise other arguments.
+        ref: Transcripts: a file of `utterance words...` lines, or the words of each
+            utterance.
         output: The file or folder to write; None is standard output.
-        format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
-        subtitles: How words are cut into subtitles.
-        strict: The first utterance with a fault ends the run.
-        restart: What becomes of the work of an earlier run that was stopped.
-        progress: Show a progress bar, where standard error is a terminal.
+        format: One of `wfstdec.io.FORMATS`; None uses the ending of `output`.
+        subtitles: Options of subtitles.
+        strict: Raise at the first utterance with a fault.
+        restart: Treatment of the results of an interrupted run.
+        progress: Show a progress bar if standard error is a terminal.
 
     Raises:
-        OptionError, ShapeError, LogprobError: As of `decode_file`.
+        OptionError, ShapeError, LogprobError: As in `decode_file`.
         FormatError: A file cannot be read or written, or no utterance has both
-            log-probs and a text; says how their ids differ.
-        LexiconError: A text does not fit, and `strict`, or so with all utterances; or
-            no word of any text is in the lexicon as it is written.
+            log-probs and a text; shows how their ids differ.
+        LexiconError: A text does not fit, with `strict` or for all utterances; or no
+            word of any text is in the lexicon.
     """
     format = format_named(format, output)
     write = alignment_writer(format, subtitles=subtitles)
     settings = {"format": format, **fields_of(subtitles)}
-    if restart is None or not restart.settings:  # or they are there as users say them
+    # else the settings have the user's form
+    if restart is None or not restart.settings:
         settings |= fields_of(aligner.options)
     if not isinstance(ref, Mapping):
         settings["ref"] = digest(ref)
         ref = read_text(ref)
     split = (one.split() if isinstance(one, str) else one for one in ref.values())
-    # Before the run: words of another case or form would fail one utterance after the
-    # other.
+    # Before the run: words of another case or form would fail every utterance.
     aligner.check_words(chain.from_iterable(split))
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
@@ -131,7 +131,7 @@ def align_all(
     strict: bool = False,
     progress: bool = False,
 ) -> Iterator[tuple[str, Alignment]]:
-    """Align utterances as they are read; those without a text are left out."""
+    """Align utterances as they are read; those without a text are skipped."""
     summary = summary or AlignmentSummary(aligner.frame_shift_s)
     fail = partial(summary.fail, strict=strict)
     total = getattr(logprobs, "num_utterances", None)
@@ -161,7 +161,7 @@ def align_all(
             yield utterance, alignment
     failed = {error.utterance for error in summary.failures}
     summary.without_logprobs += [one for one in left if one not in failed]
-    # Told once at the end: ids of one side may all lack a prefix.
+    # Reported at the end: ids of one side may all lack a prefix.
     pairing = Pairing.of(texts, (*found, *summary.without_text), _SIDES)
     if not summary.num_kept and not failed:
         pairing.check()

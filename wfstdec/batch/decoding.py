@@ -1,4 +1,4 @@
-"""Decode many utterances, batch by batch: from pairs, or from a file to a file.
+"""Decoding of many utterances in batches, from pairs or from a file to a file.
 
 keep = LatticeWriter("dev.lat")
 decode_file(decoder, "dev.npz", "dev.hyp", lattices=LatticeReading(), keep=keep)
@@ -56,16 +56,16 @@ from wfstdec.text.files import PathLike, digest
 
 
 class BoostLists:
-    """The boosts of many utterances: a list for all, or lists of their own.
+    """Boosts of many utterances: a common list, or lists by utterance.
 
         lists = BoostLists({"bartley": 4.0}, read_phrase_weights("names.jsonl"),
                            decoder.phrase_compiler())
         decoder.decode([logprobs], boosts=[lists.of("utt1")])
 
     Args:
-        words: Word (or phrase of words) to bonus, nats; or as `read_boosts` reads them.
-        phrases: Phrase to weight; or as `read_phrase_weights` reads them.
-        compiler: For these phrases, from `Decoder.phrase_compiler`.
+        words: Word (or phrase of words) to bonus, nats; or the result of `read_boosts`.
+        phrases: Phrase to weight; or the result of `read_phrase_weights`.
+        compiler: Compiler of the phrases, from `Decoder.phrase_compiler`.
 
     Raises:
         OptionError: Phrases without a compiler.
@@ -92,14 +92,14 @@ class BoostLists:
 
     @property
     def unused(self) -> list[str]:
-        """Utterances with lists of their own that `of` was never called for."""
+        """Return utterances with their own list that `of` was never called for."""
         return sorted({*self._words.own, *self._phrases.own} - self._asked)
 
     def __repr__(self) -> str:
         return repr((self._words, self._phrases))
 
     def of(self, utterance: str, own: Numbers | None = None) -> BoostsLike:
-        """The boosts of an utterance; `own` are words in place of those it has."""
+        """Return the boosts of an utterance; `own` are words that replace its list."""
         self._asked.add(utterance)
         words = self._words.of(utterance) if own is None else own or None
         phrases = self._phrases.of(utterance)
@@ -139,36 +139,36 @@ def decode_file(
     restart: Restart | None = None,
     progress: bool = False,
 ) -> Summary:
-    """Decode all utterances of a file, and write the results in its order.
+    """Decode all utterances of a file, and write the results in order.
 
-    An utterance with a fault is left out of the results and named in the log and in the
-    summary. What is done before an error, or Ctrl-C, stays beside the file, where a
-    later run continues from there with `Restart(resume=True)`.
+    An utterance with a fault is skipped, and named in the log and the summary. Results
+    before an error, or Ctrl-C, are kept next to the file, and a later run with
+    `Restart(resume=True)` continues there.
 
     Args:
         decoder: Any of our decoders.
-        logprobs: An `.npz`, `.ark`, `.scp`, or a folder of `.npy`, as
-            `wfstdec.io.open_logprobs` takes them; or what that gives.
+        logprobs: An `.npz`, `.ark`, `.scp`, or a folder of `.npy`, see
+            `wfstdec.io.open_logprobs`; or its result.
         output: The file to write, or the folder, see `wfstdec.io.open_results`; None
             is standard output.
-        boosts: By utterance, or the same for all, as `Decoder.decode` takes them.
-        format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
-        nbest: How many hypotheses the decoder's options ask for; more than 1 needs a
-            decoder with n-best lists, and `"jsonl"`.
-        subtitles: How words are cut into subtitles.
-        formatter: Makes texts and subtitles readable; lines of JSON have both.
-        lattices: Makes hypotheses of each lattice, such as a `LatticeReading`.
-        keep: Keeps the lattice of each utterance; needs `lattices`.
-        strict: The first utterance with a fault ends the run.
-        restart: What becomes of the work of an earlier run that was stopped.
-        progress: Show a progress bar, where standard error is a terminal.
+        boosts: By utterance, or the same for all; see `Decoder.decode`.
+        format: One of `wfstdec.io.FORMATS`; None uses the ending of `output`.
+        nbest: Number of hypotheses; more than 1 needs a decoder with n-best lists, and
+            `"jsonl"`.
+        subtitles: Options of subtitles.
+        formatter: Formatter of texts and subtitles; JSON lines have both forms.
+        lattices: Function from a lattice to hypotheses, such as a `LatticeReading`.
+        keep: Writer of lattices; needs `lattices`.
+        strict: Raise at the first utterance with a fault.
+        restart: Treatment of the results of an interrupted run.
+        progress: Show a progress bar if standard error is a terminal.
 
     Raises:
-        OptionError: No such format, or several hypotheses where that cannot be; there
-            is work of an earlier run, see `wfstdec.io.Restart`.
+        OptionError: Unknown format, or one without several hypotheses; or results of an
+            earlier run exist, see `wfstdec.io.Restart`.
         FormatError: A file cannot be read or written.
-        ShapeError, LogprobError, BoostError: Log-probs or boosts do not fit, and
-            `strict`, or so with all utterances; the error has the `utterance`.
+        ShapeError, LogprobError, BoostError: Invalid log-probs or boosts, with `strict`
+            or for all utterances; the error has the `utterance`.
 
     Warns:
         BoostWarning: Boosts of utterances that the file does not have.
@@ -187,7 +187,8 @@ def decode_file(
         **fields_of(lattices),
         **{"format": format, "nbest": nbest, "readable": formatter is not None},
     }
-    if restart is None or not restart.settings:  # or it says where boosts are from
+    # else the settings name the source of boosts
+    if restart is None or not restart.settings:
         boosts_hash = hashlib.blake2b(repr(boosts).encode(), digest_size=16)
         settings["boosts"] = boosts_hash.hexdigest()
     with open_results(
@@ -211,7 +212,7 @@ def decode_file(
             results.put(utterance, hypotheses)
     unused = boosts.unused if isinstance(boosts, BoostLists) else []
     if unused := [repr(one) for one in unused if one not in known]:
-        # Most often ids of another form.
+        # Usually ids in another form.
         warnings.warn(
             f"{len(unused)} boost lists are for utterances that {logprobs.path} does "
             f"not have: {examples(unused)}",
@@ -252,7 +253,7 @@ def decode_all(
             size = len(batch)
             with _timed(summary):
                 found = search.leaving_out(batch, fail)
-            # One at a time: what reads a lattice may keep it beside the results.
+            # One at a time: the reader of a lattice may also write it.
             for (utterance, array), hypotheses in zip(batch, found, strict=True):
                 if lattices is not None:
                     with _timed(summary):
@@ -274,14 +275,14 @@ def decode_all(
 
 
 def progress_bar(shown: bool, *items: Any, **how: Any) -> tqdm:
-    """Make a bar, which hides where standard error is no terminal."""
+    """Return a bar, hidden unless standard error is a terminal."""
     return tqdm(*items, disable=None if shown else True, **how)
 
 
 def readable(
     logprobs: Iterable[tuple[str, np.ndarray]], fail: Fail
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Read log-probs; those that cannot be read are left out."""
+    """Read log-probs; skip unreadable ones."""
     if not isinstance(logprobs, LogprobReader):
         yield from logprobs
         return
@@ -296,14 +297,14 @@ def readable(
 
 
 def fields_of(options: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name; empty for anything else."""
+    """Return the fields of a dataclass by name; empty for other objects."""
     names = [one.name for one in fields(options)] if is_dataclass(options) else []
     return {name: getattr(options, name) for name in names}
 
 
 @contextmanager
 def _timed(summary: Summary) -> Iterator[None]:
-    """Count the seconds of the decoder in what is done meanwhile, less compiling."""
+    """Add the elapsed seconds, less compilation, to the decoder's time."""
 
     def leave_out(seconds: float) -> None:
         summary.decode_s -= seconds
@@ -317,8 +318,6 @@ def _timed(summary: Summary) -> Iterator[None]:
 
 
 class _Search(NamedTuple):
-    """A decoder, and whether it returns hypotheses or lattices."""
-
     decoder: Decoder
     boosts: BoostsLike | Callable[[str], BoostsLike]
     nbest: bool
@@ -332,9 +331,9 @@ class _Search(NamedTuple):
         return search_all(self.decoder, logprobs, given, self.nbest, self.record)
 
     def warm_up(self, batch: Batch) -> None:
-        """Load or compile the kernels of a run: a frame of a few of its utterances."""
-        # Faults of utterances are reported when they are decoded, those of phrases
-        # when their lists are compiled, which happens once.
+        """Load or compile the kernels of a run, on a frame of a few utterances."""
+        # Faults of utterances are reported when they are decoded, those of phrases when
+        # their lists are compiled, which happens once.
         frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
         if callable(self.boosts):
             for utterance, _ in frames:
@@ -344,14 +343,14 @@ class _Search(NamedTuple):
             self(frames)
 
     def leaving_out(self, batch: Batch, fail: Fail) -> list[Any]:
-        """Search a batch; utterances that cannot be searched are taken out of it."""
+        """Search a batch; remove utterances that cannot be searched."""
         while batch:
             try:
                 return self(batch)
             except InputError as error:
                 at = error.utterance
                 if not isinstance(at, int):
-                    raise  # it is no fault of one of them
+                    raise  # not caused by one utterance
                 error.utterance = batch.pop(at)[0]
                 fail(error)
         return []
@@ -360,7 +359,7 @@ class _Search(NamedTuple):
 def search_all(
     decoder: Decoder, logprobs: Sequence[Any], boosts: Any, nbest: bool, record: bool
 ) -> list[Any]:
-    """Decode utterances: hypotheses of each, best first, or lattices if it has any."""
+    """Decode utterances; return hypotheses, best first, or lattices."""
     # `logprobs`: [T, V] of each.
     if record and decoder.records_lattices:
         return decoder.decode_lattice(logprobs, boosts=boosts)
@@ -375,7 +374,7 @@ def batches(
     max_utterances: int = BATCH_UTTERANCES,
     max_bytes: int = BATCH_BYTES,
 ) -> Iterator[Batch]:
-    """Group utterances so that a batch is never large in memory."""
+    """Group utterances into batches of limited memory."""
     # A batch ends with the utterance that reaches one of the limits.
     batch: Batch = []
     size = 0
@@ -394,20 +393,20 @@ NO_LATTICE = "of a decoder that records none, expected a WfstDecoder or a TrieDe
 
 @dataclass(frozen=True)
 class LatticeReading:
-    """Readings of a lattice: hypotheses, confidences, other scales or models.
+    """Reader of lattices: hypotheses, confidences, minimum Bayes risk.
 
-    Of decoders without lattices it reads n-best lists: their confidences.
+    For decoders without lattices it reads confidences from n-best lists.
     """
 
-    nbest: int = 1  # How many different texts are wanted
-    confidence: bool = False  # Whether the best one's words get confidences
-    mbr: bool = False  # Whether it is the text of least expected error instead, alone
-    posterior_scale: float = 1.0  # Times all costs, for both
+    nbest: int = 1  # Number of different texts
+    confidence: bool = False  # Whether the best hypothesis has word confidences
+    mbr: bool = False  # Whether to return only the text of least expected error
+    posterior_scale: float = 1.0  # Factor of all costs, for both
 
     def __call__(
         self, utterance: str, lattice: Lattice | list[Hypothesis]
     ) -> list[Hypothesis]:
-        """The hypotheses of a lattice, best first."""
+        """Return the hypotheses of a lattice, best first."""
         if not isinstance(lattice, Lattice):
             if self.mbr:
                 raise OptionError(f"mbr=True {NO_LATTICE}")
@@ -428,7 +427,7 @@ class LatticeReading:
 
 
 def rating(read: ReadLattice, logprobs: np.ndarray, blank: int) -> ReadLattice:
-    """Return a function that reads a lattice and rates the best words by log-probs."""
+    """Return a reader of lattices that rates the best words by log-probs."""
 
     def read_and_rate(utterance: str, lattice: Any) -> list[Hypothesis]:
         found = read(utterance, lattice)
@@ -443,7 +442,7 @@ def rating(read: ReadLattice, logprobs: np.ndarray, blank: int) -> ReadLattice:
 def reading_and_keeping(
     lattices: ReadLattice | None, keep: Callable[[str, Lattice], Any] | None
 ) -> ReadLattice | None:
-    """Return a function that reads a lattice and, if that succeeds, keeps it."""
+    """Return a reader of lattices that also keeps them after success."""
     if keep is None or lattices is None:
         return lattices
 
@@ -463,29 +462,29 @@ _log = logging.getLogger("wfstdec.batch")
 
 @dataclass(kw_only=True)
 class Tally:
-    """Counts of a run in which some utterances may be left out."""
+    """Counts of a run in which utterances may be skipped."""
 
-    num_utterances: int = 0  # Done in this run
-    num_kept: int = 0  # Done by an earlier one, which was stopped
-    # What is wrong with the utterances that were left out: each has the `utterance`,
-    # and the `path` where it was read from a file
+    num_utterances: int = 0  # Finished in this run
+    num_kept: int = 0  # Finished in an earlier one
+    # Errors of skipped utterances: each has the `utterance`, and the `path` if it was
+    # read from a file
     failures: list[InputError] = field(default_factory=list)
     _named: int = 0
 
     def resume(self, results: Results) -> set[str]:
-        """Return the utterances of an earlier run; its failures are counted too."""
+        """Return the utterances of an earlier run; count its failures."""
         self.num_kept, self.failures = len(results.done), results.failures
         self._named = len(self.failures)
         return {*results.done, *(str(one.utterance) for one in self.failures)}
 
     def fail(self, error: InputError, *, strict: bool = False) -> None:
-        """Leave an utterance out."""
+        """Skip an utterance."""
         if strict or isinstance(error, OptionError):
             raise error
         self.failures.append(error)
 
     def check(self, *, at_end: bool = False) -> None:
-        """Name the failures since the last call in the log, one line each."""
+        """Log the failures since the last call, one line each."""
         if self.num_utterances + self.num_kept:
             for error in self.failures[self._named :]:
                 _log.error("left out: %s", error)
@@ -494,27 +493,27 @@ class Tally:
             raise self.failures[0]
 
     def check_all_done(self) -> None:
-        """Raise unless every utterance was done."""
+        """Raise unless all utterances succeeded."""
         if self.failures:
             found = [str(error.utterance) for error in self.failures]
             total = self.num_utterances + self.num_kept + len(found)
             raise InputError(f"left out {len(found)} of {total}: {named(found)}")
 
     def extras(self) -> str:
-        """Counts of kept and failed utterances, for the end of a line; often empty."""
+        """Return counts of kept and failed utterances for a message; often empty."""
         kept = f"; {self.num_kept} kept from an earlier run" if self.num_kept else ""
         return kept + (f"; {len(self.failures)} left out" if self.failures else "")
 
 
 @dataclass
 class Summary(Tally):
-    """Counts of a run; `str()` is a line for a person. Others as of `Tally`."""
+    """Counts of a run; `str()` is a line for users. Others as in `Tally`."""
 
-    frame_shift_s: float  # Seconds per frame of what was decoded
-    num_frames: int = 0  # Their frames
-    # Seconds on the wall in the decoder, without reading, writing and compiling kernels
+    frame_shift_s: float  # Seconds per decoded frame
+    num_frames: int = 0  # Number of frames
+    # Wall seconds in the decoder, without reading, writing and compilation
     decode_s: float = 0.0
-    # The utterances that did not reach a final state
+    # Utterances without a final state
     unfinished: list[str] = field(default_factory=list)
 
     def add(
@@ -533,8 +532,8 @@ class Summary(Tally):
 
     @property
     def speed(self) -> float:
-        """Seconds of audio per second of the clock; 0 where nothing was decoded."""
-        # RTFx, in tables, is per second of processor time and of one thread.
+        """Seconds of audio per wall second; 0 if nothing was decoded."""
+        # RTFx in tables is per second of processor time, of one thread.
         return self.audio_s / self.decode_s if self.decode_s else 0.0
 
     def __str__(self) -> str:
@@ -550,9 +549,9 @@ class Summary(Tally):
 
 @dataclass
 class RescoringSummary(Tally):
-    """Counts of a run; `str()` is a line for a person. Others as of `Tally`."""
+    """Counts of a run; `str()` is a line for users. Others as in `Tally`."""
 
-    seconds: float = 0.0  # On the wall, reading and writing included
+    seconds: float = 0.0  # Wall seconds, reading and writing included
 
     def __str__(self) -> str:
         return f"{self.num_utterances} lattices in {self.seconds:.1f} s{self.extras()}"
@@ -573,10 +572,10 @@ def rescore_file(
     restart: Restart | None = None,
     progress: bool = False,
 ) -> RescoringSummary:
-    """Read lattices, weigh them again, and write what is then best."""
-    # A lattice with a fault is left out of the results and named in the log and in the
-    # summary. What is done before an error, or Ctrl-C, stays beside the file, where a
-    # later run continues from there with `Restart(resume=True)`.
+    """Rescore lattices of a file, and write the best hypotheses."""
+    # A lattice with a fault is skipped, and named in the log and the summary. Results
+    # before an error, or Ctrl-C, are kept next to the file, and a later run with
+    # `Restart(resume=True)` continues there.
     began = time.perf_counter()
     file = lattices if isinstance(lattices, LatticeFile) else open_lattices(lattices)
     reading = reading or LatticeReading()

@@ -1,4 +1,4 @@
-"""A second pass: the texts of lattices in the order of another model of the audio.
+"""Second pass: rescoring of texts of lattices by another model of the audio.
 
 reading = SecondPass(nbest=1, model=load_model("whisper"), recordings=recordings)
 rescore_file("x.lat", "hyp.txt", reading=reading)
@@ -21,24 +21,24 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.transducer.forward import TextModel
 
 _PIECE = re.compile(r"(.+)-(\d{7,})-(\d{7,})")
-"""The name of a piece: of its recording, begin and end in hundredths of a second."""
+"""Name of a piece: recording, start and end in hundredths of a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecondPass(LatticeReading):
-    """Reads the best texts of a lattice, and sorts them by a model's costs too.
+    """Reader of lattices that sorts the best texts by a model's costs as well.
 
         total = total_cost of the first pass + weight * cost of the model
 
     Raises:
-        OptionError: The model is one of CTC, or cannot spell text.
+        OptionError: The model is a CTC model, or cannot spell text.
     """
 
     model: Any  # A `SpeechModel`
-    # By the names of utterances; lattices of pieces have that of their recording
+    # Audio by utterance; lattices of pieces are named by their recording
     recordings: Mapping[str, AudioLike] = field(repr=False)
     weight: float = 0.5
-    num_texts: int = 16  # That are read from a lattice
+    num_texts: int = 16  # Number of texts read from a lattice
 
     def __post_init__(self) -> None:
         family = getattr(getattr(self.model, "spec", None), "family", None)
@@ -59,13 +59,13 @@ class SecondPass(LatticeReading):
     def __call__(
         self, utterance: str, lattice: Lattice | list[Hypothesis]
     ) -> list[Hypothesis]:
-        """The hypotheses of a lattice, best first; their costs are the first pass's."""
+        """Return the hypotheses of a lattice, best first, with first-pass costs."""
         texts = LatticeReading(nbest=self.num_texts)(utterance, lattice)
         better = self.rescored(utterance, texts)
         return [one.hypothesis for one in better[: self.nbest]]
 
     def rescored(self, utterance: str, texts: list[Hypothesis]) -> list[Rescored]:
-        """Hypotheses of the first pass with the model's costs, best first."""
+        """Return hypotheses of the first pass with the model's costs, best first."""
         frames = self._frames(utterance)
         limit = getattr(self._net, "limit", lambda _: math.inf)(len(frames))
 
@@ -77,7 +77,6 @@ class SecondPass(LatticeReading):
         return found
 
     def _frames(self, utterance: str) -> Any:
-        """Frames of an utterance: of a recording, or of a piece of it."""
         rate, name, span = self.model.spec.sample_rate, utterance, slice(None)
         if name not in self.recordings and (piece := _PIECE.fullmatch(name)):
             name, *ends = piece.groups()

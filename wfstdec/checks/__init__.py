@@ -1,1 +1,1 @@
-"""Looks at what users hand in: is it what it is taken for, and what would mend it."""
+"""Validation of inputs: recognition of wrong kinds of data, with the remedy."""

@@ -1,7 +1,7 @@
-"""Check the first utterances of a run, and warn once if they are not log-probs.
+"""Checks of a run's first utterances, with warnings if they are not log-probs.
 
-Tokens that win in frames are counted: is the blank right, is a token in no word? A run
-is a token that wins in frames one after the other. CTC's blank wins many frames, in
+Counts of the best token of each frame show a wrong blank, and tokens without words. A
+run is a sequence of frames with the same best token. CTC's blank wins many frames, in
 many short runs between all other tokens; silence wins many in few long ones.
 """
 
@@ -21,31 +21,22 @@ from wfstdec.text.lexicon import is_mark
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
-UTTERANCES = 6
-"""Utterances that are checked."""
-EVERY = 32
-"""Batches of which one is checked, after the first."""
-SESSION_FRAMES = 50
-"""Frames of a session that are checked."""
-FRAMES = 200
-"""Frames of each, from its middle."""
-BATCH_PAIRS = 512
-"""Pairs of neighbours that tell the axes of a batch."""
+UTTERANCES = 6  # Utterances that are checked
+EVERY = 32  # Batches of which one is checked, after the first
+SESSION_FRAMES = 50  # Frames of a session that are checked
+FRAMES = 200  # Frames of each, from its middle
+BATCH_PAIRS = 512  # Pairs of neighbours that determine the axes of a batch
 LEAST_SHARED, MORE_SHARED = 0.1, 1.5
-"""Least that neighbours in time share, and its factor over what utterances share."""
+"""Least share of neighbours in time, and its factor over that of utterances."""
 
-FEWEST_FRAMES = 50
-"""Frames needed to judge the blank."""
-RARER = 1 / 3
-"""A blank wins at least this many times the frames of any other token."""
+FEWEST_FRAMES = 50  # Frames needed to judge the blank
+RARER = 1 / 3  # A blank wins at least this many times the frames of any other token
 BLANK_FRAMES, BLANK_RUNS = 0.35, 0.25
 """Shares of frames and of runs that only a blank has (on real speech: 0.70, 0.45)."""
-FEWEST_RUNS, FEWEST_TIMES = 30, 5
-"""Runs needed in all, and of one token, to judge it."""
+FEWEST_RUNS, FEWEST_TIMES = 30, 5  # Runs needed in all, and of one token, to judge it
 OFTEN = 0.12
 """Share of runs above which an unused token is reported; letters have up to 0.12."""
-OFTEN_BETWEEN = 0.03
-"""The same of tokens that are called as separators are (on real speech: 0.20)."""
+OFTEN_BETWEEN = 0.03  # The same for tokens named like separators (on real speech: 0.20)
 _BETWEEN = frozenset("| ▁ _ wb space ws boundary sep sil silence sp pau".split())
 
 _WRONG = frozenset(RowKind) - {RowKind.LOGPROBS}
@@ -54,17 +45,17 @@ Pairs = Iterable[tuple[str, np.ndarray]]
 
 
 class TokenCounts:
-    """Counts of the tokens that win in frames of log-probs."""
+    """Counts of the best tokens in frames of log-probs."""
 
     def __init__(self, num_tokens: int) -> None:
         # Frames that each token wins, and its runs.
         self.frames, self.runs = np.zeros((2, num_tokens), np.int64)
 
     def add(self, logprobs: np.ndarray) -> np.ndarray:
-        """Count the frames of [T, V]; the token of each run, int64."""
+        """Count the frames of [T, V]; return the token of each run, int64."""
         if not len(logprobs):
             return np.zeros(0, np.int64)
-        # NumPy finds the largest of float16 slowly.
+        # NumPy's argmax of float16 is slow.
         best = logprobs.astype(np.float32, copy=False).argmax(axis=1)
         runs = best[np.flatnonzero(np.diff(best, prepend=-1))]
         self.frames += np.bincount(best, minlength=len(self.frames))
@@ -73,19 +64,19 @@ class TokenCounts:
 
     @property
     def num_frames(self) -> int:
-        """Frames counted."""
+        """Number of counted frames."""
         return int(self.frames.sum())
 
     def frame_share(self, token: int) -> float:
-        """The share of the frames that a token wins."""
+        """Return the share of the frames that a token wins."""
         return float(self.frames[token] / max(self.num_frames, 1))
 
     def run_share(self, token: int, blank: int) -> float:
-        """Share of a token among all runs but those of the blank."""
+        """Return a token's share of all runs, without those of the blank."""
         return float(self.runs[token] / max(self.runs.sum() - self.runs[blank], 1))
 
     def likely_blank(self, blank: int, between: Collection[int] = ()) -> int | None:
-        """A token that behaves as a blank; None where the blank may be right."""
+        """Return a token that behaves as a blank; None if the blank may be right."""
         other = int(self.frames.argmax())
         few = self.num_frames < FEWEST_FRAMES
         if few or self.frames[blank] >= RARER * self.frames[other]:
@@ -97,7 +88,7 @@ class TokenCounts:
     def unused_tokens(
         self, names: Sequence[str], blank: int, used: Collection[int]
     ) -> list[int]:
-        """Frequent tokens that are in no word, the most frequent first."""
+        """Return frequent tokens that are in no word, the most frequent first."""
         count = self.runs.sum() - self.runs[blank]
         if count < FEWEST_RUNS:
             return []
@@ -113,22 +104,22 @@ class TokenCounts:
 
 
 def called_separator(name: str) -> bool:
-    """Tell whether a token's name is one that separators or silence have."""
+    """Return whether a token is named like a separator or silence."""
     return name.isspace() or name.lower().strip("<>[]") in _BETWEEN
 
 
 @dataclass(frozen=True)
 class OutputTokens:
-    """Parts that a decoder makes of tokens."""
+    """Roles of tokens in a decoder's output."""
 
-    tokens: TokenTable  # The token table
-    between: tuple[int, ...] = ()  # Tokens that it knows to stand between words
-    # Tokens that its words have; None where any may be in a word
+    tokens: TokenTable  # Token table
+    between: tuple[int, ...] = ()  # Known tokens between words
+    # Tokens of its words; None if any may be in a word
     words: frozenset[int] | None = None
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> OutputTokens:
-        """Read a vocabulary; where it has no pronunciations any token may be one."""
+        """Return the roles in a vocabulary; any without pronunciations."""
         words = None
         if vocabulary.words and vocabulary.open_word is None:
             entries: Any = vocabulary.entries
@@ -140,7 +131,7 @@ class OutputTokens:
 
     @classmethod
     def spelled(cls, tokens: TokenTable, between: tuple[int, ...]) -> OutputTokens:
-        """Take words that are spelled with the tokens: those of letters or digits."""
+        """Return the roles if letters and digits spell words."""
         words = {
             token
             for token, name in enumerate(tokens.names)
@@ -150,7 +141,7 @@ class OutputTokens:
 
 
 def checked(logprobs: Pairs, used: OutputTokens) -> Iterator[tuple[str, np.ndarray]]:
-    """Pass utterances on, and warn of what seems wrong with the first ones."""
+    """Yield utterances unchanged; warn if the first ones do not look like log-probs."""
     utterances, check = iter(logprobs), InputCheck(lambda: used)
     for _, (utterance, array) in zip(range(UTTERANCES), utterances, strict=False):
         if array.ndim == 2 and array.shape[1] == len(used.tokens):
@@ -162,7 +153,7 @@ def checked(logprobs: Pairs, used: OutputTokens) -> Iterator[tuple[str, np.ndarr
 
 
 def doubts(counts: TokenCounts, used: OutputTokens) -> list[str]:
-    """Warnings about the blank and unused tokens, a line each."""
+    """Return warnings about the blank and unused tokens."""
     names, blank = used.tokens.names, used.tokens.blank
     other = counts.likely_blank(blank, used.between)
     if other is not None:
@@ -171,15 +162,15 @@ def doubts(counts: TokenCounts, used: OutputTokens) -> list[str]:
         return []
     known = used.words.union(used.between)
     return [
-        f"logprobs: the model often says {names[token]!r}, which no word has, expected "
-        f"tokens of words, or between them; --separator {names[token]!r} where graph "
-        "or decoder is made, or --silence?"
+        f"logprobs: the model often outputs {names[token]!r}, which no word has, "
+        f"expected tokens of words, or between them; --separator {names[token]!r} "
+        "of graph or decoder, or --silence?"
         for token in counts.unused_tokens(names, blank, known)[:1]
     ]
 
 
 def blank_doubt(tokens: TokenTable, other: int) -> str:
-    """A warning about the blank."""
+    """Return a warning about the blank."""
     found = f"{tokens.names[tokens.blank]!r}, token {tokens.blank}"
     likely = f"{tokens.names[other]!r}, token {other}"
     return (
@@ -190,11 +181,11 @@ def blank_doubt(tokens: TokenTable, other: int) -> str:
 
 
 class InputCheck:
-    """Samples what a decoder is given, and warns once of each finding."""
+    """Sampler of a decoder's inputs that warns once of each problem."""
 
-    # The first utterances are checked for all that `checked` checks; later on one
-    # utterance of every `EVERY` batches, and the first frames of one of 8 sessions, for
-    # numbers that are no log-probs. Much less than 1 % of the time of decoding.
+    # The first utterances get all tests of `checked`. Later, one utterance of every
+    # `EVERY` batches, and the first frames of one of 8 sessions, are tested for
+    # log-probs. Much less than 1 % of the time of decoding.
 
     def __init__(self, used: Callable[[], OutputTokens]) -> None:
         self._outputs, self._counts = used, TokenCounts(0)
@@ -207,15 +198,15 @@ class InputCheck:
         self._counted, self._batches = UTTERANCES, 1
 
     def batch(self, given: Any, utterances: Sequence[Any], blank: int) -> None:
-        """Check some of a batch `given` as [B, T, V] or a sequence; [T, V] each."""
+        """Check samples of a batch `given`, whose `utterances` are [T, V] each."""
         self._batches += 1
         first = self._batches == 1 or self._counted < UTTERANCES
         if not (first or self._batches % EVERY == 0):
             return
         if getattr(given, "ndim", 0) == 3 and _are_axes_swapped(utterances, blank):
             self._warn(
-                f"logprobs: a batch {tuple(given.shape)} goes on in time along its "
-                "first axis, expected [B, T, V]; [T, B, V]? then swap the first two"
+                f"logprobs: a batch {tuple(given.shape)} has time along its first "
+                "axis, expected [B, T, V]; [T, B, V]? then swap the first two"
             )
             return
         enough = (one for one in utterances if len(one) >= FEWEST_ROWS)
@@ -230,7 +221,7 @@ class InputCheck:
         """Check an utterance's rows, and count its tokens if it is one of the first."""
         if not (self.enabled and isinstance(rows, np.ndarray) and len(rows)):
             return  # on a device
-        # What has no number is reported by the search.
+        # NaN is reported by the search.
         if not rows.max() < np.inf:
             return
         if (rows.any() and self.warn_of_kind(rows)) or self._counted >= UTTERANCES:
@@ -240,7 +231,7 @@ class InputCheck:
             self.warn_of_tokens()
 
     def warn_of_kind(self, rows: np.ndarray) -> bool:
-        """Warn of rows [T, V] that are no log-probs; tell whether they are none."""
+        """Warn if rows [T, V] are not log-probs; return whether they are not."""
         kind = kind_of(rows)
         if kind in _WRONG:
             self._warn(kind.doubt)
@@ -256,7 +247,7 @@ class InputCheck:
         self._counted += 1
 
     def warn_of_tokens(self) -> None:
-        """Warn of the blank and of unused tokens, by what was counted."""
+        """Warn of the blank and of unused tokens, by the counts."""
         for doubt in doubts(self._counts, self._output_tokens) if self._counted else ():
             self._warn(doubt)
 
@@ -267,12 +258,12 @@ class InputCheck:
 
 
 def _are_axes_swapped(utterances: Sequence[Any], blank: int) -> bool:
-    """Tell whether time runs along the first axis."""
-    # In time, neighbours share much of what is no blank; utterances share it by chance.
-    # On real speech one axis shares 2.4 times as much as the other, or more.
+    """Return whether time runs along the first axis."""
+    # Neighbours in time share much outside the blank; utterances share it by chance. On
+    # real speech one axis shares 2.4 times as much as the other, or more.
     times, width = len(utterances), len(utterances[0]) if len(utterances) else 0
     if not (times > width and times >= FEWEST_ROWS and width > 0):
-        return False  # more frames than utterances, as it should be
+        return False  # more frames than utterances, as usual
     if not all(isinstance(x, np.ndarray) and len(x) == width for x in utterances):
         return False  # on a device; or with lengths, which fit the first axis
     along_first = _shared(utterances, blank, (1, 0))
@@ -283,7 +274,7 @@ def _are_axes_swapped(utterances: Sequence[Any], blank: int) -> bool:
 def _shared(
     utterances: Sequence[np.ndarray], blank: int, step: tuple[int, int]
 ) -> float:
-    """The share of what is no blank that neighbours along an axis have in common."""
+    """Return the share outside the blank common to neighbours along an axis."""
     times, width = len(utterances) - step[0], len(utterances[0]) - step[1]
     count = min(BATCH_PAIRS, times * width)
     places = [divmod(k * times * width // count, width) for k in range(count)]

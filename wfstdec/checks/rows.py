@@ -1,13 +1,12 @@
-"""Tell log-probs from what is taken for them: log10, logits, probabilities, [V, T].
+"""Recognition of arrays that are not log-probs: log10, logits, probabilities, [V, T].
 
 kind = kind_of(array)                  # float [T, V] -> a RowKind; None: too few rows
 kind.doubt                             # a warning with the remedy
 sums = row_sums(rows)                  # ln of the sum of exp(x), float32 [N]
 
-Rows of log-probs sum to one. How near, on real data: float16 in steps of 1/16 nat
-errs by up to 0.032 nats; kept to the 8 best of 43 tokens a row loses up to 0.18. The
-logs to base 10 of the same data have a sum that is 0.1 nats too high or more in 94 %
-of the rows, and 0.27 in the median.
+Rows of log-probs sum to one. On real data float16 in steps of 1/16 nat errs by up to
+0.032 nats; a row pruned to the 8 best of 43 tokens loses up to 0.18. With logs to base
+10 the sum is at least 0.1 nats too high in 94 % of the rows, and 0.27 in the median.
 """
 
 import math
@@ -19,24 +18,17 @@ import numpy as np
 from wfstdec.errors import OptionError
 
 LN10 = math.log(10.0)
-FEWEST_ROWS = 8
-"""Less tells nothing: a warm-up with a frame of zeros is no input."""
-MOST_ROWS = 32
-"""Rows of an utterance that are looked at."""
-TOO_HIGH = 0.1
-"""Nats above 0 that rounding does not explain."""
-TOO_LOW = math.log(0.5)
-"""Nats below 0 that pruned tokens do not explain, in the median."""
-FEW = 0.05
-"""Share of rows that may be off."""
-ROUNDING = 0.05
-"""Nats that float16 and steps of 1/16 nat explain."""
-PRUNED = 0.2
-"""Share of a row that is at its floor where tokens were pruned."""
+FEWEST_ROWS = 8  # Fewer show nothing: warm-up with a frame of zeros is not input
+MOST_ROWS = 32  # Rows of an utterance to inspect
+TOO_HIGH = 0.1  # Nats above 0 that rounding does not explain
+TOO_LOW = math.log(0.5)  # Nats below 0 that pruned tokens do not explain, in the median
+FEW = 0.05  # Share of rows that may be off
+ROUNDING = 0.05  # Nats that float16 and steps of 1/16 nat explain
+PRUNED = 0.2  # Share of a row at its floor if tokens were pruned
 
 
 class RowKind(Enum):
-    """Kinds of rows of numbers: what is seen of them, and the remedy."""
+    """Kind of rows of numbers, with the remedy."""
 
     LOGPROBS = "exp of each row sums to one", ""
     LOG2 = (
@@ -65,13 +57,13 @@ class RowKind(Enum):
 
     @property
     def doubt(self) -> str:
-        """A warning in a line, with the remedy."""
+        """Warning in a line, with the remedy."""
         found, remedy = self.value
         return f"logprobs: {found}, expected natural logs; {remedy}"
 
 
 def kind_of(logprobs: Any) -> RowKind | None:
-    """Tell what an utterance's numbers, float [T, V], are, from a few of its rows."""
+    """Return the kind of an utterance's numbers, float [T, V], from a few rows."""
     rows = spread(logprobs, MOST_ROWS).astype(np.float32)
     sums = row_sums(rows)
     fine = sums < np.inf  # the decoder refuses NaN and +inf
@@ -83,8 +75,8 @@ def kind_of(logprobs: Any) -> RowKind | None:
         return RowKind.LOG2
     if _are_logs(sums):
         low = sums < TOO_LOW
-        # Pruned tokens have one floor; a row of many values that sums to little is not
-        # one of log-probs.
+        # Pruned tokens have one floor; a row of many values with a small sum is not
+        # log-probs.
         pruned = (rows <= rows.min(axis=1, keepdims=True)).mean(axis=1) > PRUNED
         if np.count_nonzero(low & ~pruned) > FEW * len(sums):
             return RowKind.UNNORMALISED
@@ -100,7 +92,7 @@ def kind_of(logprobs: Any) -> RowKind | None:
 
 
 def row_sums(rows: np.ndarray) -> np.ndarray:
-    """The ln of the sum of exp(x) over rows of [N, V], NaN if one has NaN or +inf."""
+    """Return ln of the sum of exp(x) over rows of [N, V]; NaN with NaN or +inf."""
     rows = rows.astype(np.float32, copy=False)
     top = np.maximum(rows.max(axis=1, keepdims=True), np.float32(-1e30))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -115,20 +107,19 @@ def spread(array: np.ndarray, most: int) -> np.ndarray:
 
 
 def _are_logs(sums: np.ndarray) -> bool:
-    """Tell whether sums are as of log-probs, rounded, or with tokens pruned."""
     high = np.count_nonzero(sums > TOO_HIGH)
     return bool(high <= FEW * len(sums) and np.median(sums) >= TOO_LOW)
 
 
 def _are_base2(rows: np.ndarray, sums: np.ndarray) -> bool:
-    """Tell whether rows sum to one to base 2, much nearer than to base e."""
+    """Return whether rows sum to one to base 2, much closer than to base e."""
     base2 = np.abs(row_sums(rows * np.float32(math.log(2))))
     exact = np.count_nonzero(base2 > ROUNDING) <= FEW * len(sums)
     return bool(exact and 2 * base2.mean() < np.abs(sums).mean())
 
 
 def _are_columns_logs(logprobs: np.ndarray) -> bool:
-    """Tell whether columns are log-probs, in an array with few rows, as V is."""
+    """Return whether columns are log-probs, in an array with few rows."""
     columns = spread(logprobs.T, MOST_ROWS).astype(np.float32)
     sums = row_sums(columns)
     if len(sums) < FEWEST_ROWS or not (sums < np.inf).all():
@@ -136,12 +127,11 @@ def _are_columns_logs(logprobs: np.ndarray) -> bool:
     return _are_logs(sums) and bool(np.median(sums) > -TOO_HIGH)
 
 
-LONGEST_S = 1.0
-"""No model has longer frames: they would miss whole words."""
+LONGEST_S = 1.0  # Models have shorter frames: longer ones would miss whole words
 
 
 def check_frame_shift(frame_shift_s: float) -> float:
-    """Check seconds per frame."""
+    """Return valid seconds per frame, or raise `OptionError`."""
     if not (math.isfinite(frame_shift_s) and frame_shift_s > 0):
         raise OptionError(f"frame_shift_s={frame_shift_s!r}, expected seconds, above 0")
     if frame_shift_s > LONGEST_S:

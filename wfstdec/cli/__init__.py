@@ -1,1 +1,1 @@
-"""The command `wfstdec`: thin over the library."""
+"""Command line of wfstdec: thin commands over the library."""

@@ -1,4 +1,4 @@
-"""The commands `doctor` and `demo`."""
+"""Commands `doctor` and `demo`."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,13 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.transcription.files import find_recordings
 from wfstdec.transcription.transcriber import Transcriber
 
-AUDIO = "audio"
-"""The folder of a recipe's recordings; their names are those of utterances."""
+AUDIO = "audio"  # Folder of a recipe's recordings, named by utterance
 MODEL = "model.json"
-"""The file that names the recipe's acoustic model, and what its tokens became."""
+"""File that names the recipe's acoustic model, and the mapping of its tokens."""
 SHOWN_UTTERANCES = 4
 SHOWN_WORDS = range(6, 11)
 
-_print = partial(print, flush=True)  # at once: the log goes to standard error meanwhile
+_print = partial(print, flush=True)  # unbuffered, as the log goes to standard error
 
 
 @command(
@@ -48,9 +47,9 @@ _print = partial(print, flush=True)  # at once: the log goes to standard error m
 def doctor(args: Args) -> int:
     """Examine tokens, lexicon, language model and log-probs before a graph is built.
 
-    Prints a page: each finding is ok, one to look at, or wrong, with its remedy; then
-    the command lines to take, with the flags that fit. Exits with 1 where anything is
-    wrong. The first 200 utterances are inspected.
+    Prints a page of findings (ok, look, or wrong, with a remedy), then command lines
+    with suitable flags. Exits with 1 if anything is wrong. The first 200 utterances are
+    inspected.
     """
     page = examine(
         **values_of(args, "tokens logprobs lexicon lm ref blank separator"),
@@ -65,9 +64,8 @@ def demo(args: Args) -> None:
     """Build a graph from the shipped recipe and decode real speech with it.
 
     Log-probs of LibriSpeech utterances, a lexicon and a language model are included;
-    nothing is fetched or written. Where the acoustic model is installed (pip install
-    hama==1.7.0 soundfile soxr), the audio of a few of the utterances is transcribed
-    too.
+    nothing is downloaded or written. If the acoustic model is installed (pip install
+    hama==1.7.0 soundfile soxr), the audio of a few utterances is also transcribed.
     """
     recipe = find_recipe(args.recipe)
     _print(f"Building a graph of {recipe.name}'s tokens, lexicon and language model")
@@ -86,7 +84,7 @@ def demo(args: Args) -> None:
     summary = Summary(decoder.frame_shift_s)
     hypotheses = decoded(BoostLists(), summary)
     plain = _score(references, hypotheses)
-    # A few utterances that are short enough for a line, each of another speaker.
+    # A few utterances that fit on a line, of different speakers.
     by_speaker: dict[str, UtteranceScore] = {}
     for utterance in plain.utterances:
         if len(utterance.reference) in SHOWN_WORDS:
@@ -107,7 +105,6 @@ def demo(args: Args) -> None:
 def _from_audio(
     recipe: Path, decoder: wfstdec.WfstDecoder, references: Mapping[str, Sequence[str]]
 ) -> None:
-    """Transcribe the recipe's recordings, or name the packages that are missing."""
     needed = ("hama", "soundfile", "soxr")
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
@@ -127,7 +124,6 @@ def _from_audio(
 
 
 def _with_times(score: UtteranceScore, hypothesis: Hypothesis) -> str:
-    """Reference, hypothesis, and the seconds at which its words begin, in columns."""
     starts = iter([f"{word.start_s:.2f}" for word in hypothesis.words])
     pairs = score.alignment()
     cells = [(ref, hyp, GAP if hyp == GAP else next(starts)) for ref, hyp in pairs]
@@ -137,7 +133,7 @@ def _with_times(score: UtteranceScore, hypothesis: Hypothesis) -> str:
 
 
 def _differences(before: Score, after: Score) -> str:
-    """A line for each utterance whose words differ: which ones, and the errors."""
+    """Return a line for each utterance whose words differ, with words and errors."""
     lines = []
     for old, new in zip(before.utterances, after.utterances, strict=True):
         pairs = align_words(old.hypothesis, new.hypothesis)

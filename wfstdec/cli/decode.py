@@ -92,7 +92,7 @@ from wfstdec.transcription.transcriber import Transcriber
 _log = logging.getLogger("wfstdec.decode")
 RESULTS = {"help": "results: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid"}
 """Of `--output`."""
-_MODELS = "an ONNX file, a folder of a model, hama, module:function, or .json"
+_MODELS = "ONNX file, folder of a model, hama, module:function, or .json"
 MODEL = {"metavar": "MODEL", "help": _MODELS}
 _AUDIO = "files, folders, lists of paths (.txt), manifests (.jsonl)"
 _MISFITS_AT_MOST = 20
@@ -100,17 +100,17 @@ _PHRASE_FIELDS = {"context": "c0", "depth": "beta"}
 _SUBTITLE_FIELDS = dict(
     chars="max_chars", lines="max_lines", seconds="max_s", pause="pause_s"
 )
-"""Fields of `PhraseOptions` and `SubtitleOptions` by the ends of their flags."""
+"""Fields of `PhraseOptions` and `SubtitleOptions` by suffix of their flags."""
 _NO_SETTINGS = frozenset(
     "command output quiet threads workers strict resume overwrite "
     "ray actors gpus_per_actor batch_rows file_rows".split()
 )
-"""Flags that change nothing in the results."""
+"""Flags that do not change results."""
 _FILES = (
     "acoustic_model graph tokens lexicon lm model boost phrases sentencepiece_model "
     "g2p g2p_phones lattices"
 ).split()
-"""Flags that may name a file: on other nodes the current folder is another."""
+"""Flags that may name a file: other nodes have other current folders."""
 
 
 @command(
@@ -121,7 +121,7 @@ _FILES = (
     changes={"--output": RESULTS},
     common="--logprobs --graph --decoder --output --lm-scale --beam --nbest --boost "
     "--confidence --threads",
-    # They run in `graphs/librispeech_demo`, once a graph is there.
+    # They run in `graphs/librispeech_demo`, if it has a graph.
     examples=r"""
   wfstdec decode --graph graph.npz --logprobs logprobs.npz --output hyp.ctm
   wfstdec decode --decoder trie --tokens tokens.txt --lexicon lexicon.txt.gz \
@@ -131,9 +131,8 @@ _FILES = (
 def decode(args: Args) -> None:
     r"""Decode log-probs: words, times and costs of each utterance.
 
-    Five decoders: on a graph; on the trie of a lexicon, or on bare tokens; greedy on
-    bare tokens, one at a time; on a transducer, and on an attention decoder, whose
-    encoders take the log-probs, or other features:
+    Five decoders: wfst on a graph; trie on a lexicon or bare tokens; greedy on bare
+    tokens; transducer and attention, whose encoders take the log-probs or features:
 
         wfstdec decode --graph graph.npz --logprobs x.npz
         wfstdec decode --tokens ... --lexicon ... --lm ... --logprobs x.npz
@@ -143,9 +142,9 @@ def decode(args: Args) -> None:
         wfstdec decode --decoder transducer --model model.npz --logprobs x.npz
         wfstdec decode --decoder attention --model model.npz --logprobs x.npz
 
-    Results come in the order of the log-probs; without --output, on standard output. An
-    utterance with a fault is named and left out, and the exit code is 1. Results of a
-    run that was stopped stay next to --output, and --resume continues from there.
+    Results are in the order of the log-probs, by default on standard output. An
+    utterance with a fault is named and skipped, and the exit code is 1. Results of an
+    interrupted run are kept next to --output, and --resume continues there.
 
     On a Ray cluster (--ray) log-probs may also be rows: Parquet, or shards of
     WebDataset; --output is a folder of Parquet.
@@ -166,7 +165,6 @@ def decode(args: Args) -> None:
 
 
 def _decode_rows(args: Args) -> DecodeRows:
-    """The work of an actor: the decoder that the flags ask for, and its lists."""
     asked = Decoding(args)
     how: Any = {"lattices": asked.reading, "keep": args.lattices}
     decoder = make_decoder(args, asked.options)
@@ -185,7 +183,7 @@ def _decode_rows(args: Args) -> DecodeRows:
     changes={"--output": RESULTS},
     common="--graph --decoder --output --tokens --blank --sample-rate --lm-scale "
     "--beam --boost --resume",
-    # They run in `graphs/librispeech_demo`, once a graph is there.
+    # They run in `graphs/librispeech_demo`, if it has a graph.
     examples=r"""
   wfstdec transcribe model.json audio --graph graph.npz --output words.jsonl
   wfstdec transcribe model.json audio/1462-170142-0030.mp3 --graph graph.npz \
@@ -202,12 +200,12 @@ def transcribe(args: Args) -> None:
             --output hour.srt
 
     MODEL is an ONNX file, a folder of a model, 'hama', 'module:function', or a .json
-    file that names the model's tokens as the graph does. AUDIO are files, folders,
-    lists of paths (.txt), Kaldi's .scp, or manifests (.jsonl, as NeMo has them). The
-    graph, or --lexicon, has to be over the model's tokens. Long recordings are cut
-    at pauses, and each segment is encoded as a whole. A recording with a fault is named
-    and left out, and the exit code is 1. Results of a run that was stopped
-    stay next to --output, and --resume continues from there.
+    file that maps the model's tokens to the graph's. AUDIO are files, folders, lists of
+    paths (.txt), Kaldi's .scp, or NeMo's manifests (.jsonl). The graph, or --lexicon,
+    must be over the model's tokens. Long recordings are cut at pauses, and each segment
+    is encoded as a whole. A recording with a fault is named and skipped, and the exit
+    code is 1. Results of an interrupted run are kept next to --output, and --resume
+    continues there.
 
     On a Ray cluster (--ray) AUDIO may also be rows: Parquet, or shards of WebDataset;
     --output is a folder of Parquet.
@@ -221,7 +219,7 @@ def transcribe(args: Args) -> None:
     need(args, RAY_OPTIONS, "--ray")
     choose_decoder(args)
     sources, asked = find_recordings(args.audio), Decoding(args)
-    how = asked.run_options()  # of the flags as they are before the model
+    how = asked.run_options()  # of the flags, before the model changes them
     if is_done(args, how["restart"]):
         return
     transcriber = _transcriber(asked, load_acoustic_model(args))
@@ -243,7 +241,6 @@ def _transcriber(asked: Decoding, model: Encoder) -> Transcriber:
 
 
 def _transcribe_rows(args: Args) -> TranscribeRows:
-    """The work of an actor: the model, the decoder, and its lists."""
     args = Args(**vars(args))  # the model changes some
     choose_decoder(args)
     args.workers = args.workers or args.threads
@@ -260,8 +257,7 @@ def _transcribe_rows(args: Args) -> TranscribeRows:
             "metavar": "FILE",
             "nargs": "?",
             "default": "-",
-            "help": "lines of words, or of JSON with `words` as we write them; - reads "
-            "standard input",
+            "help": "lines of words, or of JSON with `words`; - reads standard input",
         }
     },
     changes={"--output": {"help": "file (default: standard output)"}},
@@ -271,13 +267,13 @@ def _transcribe_rows(args: Args) -> TranscribeRows:
 """,
 )
 def format(args: Args) -> None:
-    """Make lines of words readable: numbers in digits, punctuation, capitals.
+    """Format lines of words: numbers in digits, punctuation, capitals.
 
         wfstdec format --smart < words.txt
 
-    Each line is formatted alone. Lines of JSON, as `decode` and `transcribe` write
-    them, have times: pauses then count, and `shown` is added, whose words have the
-    ranges of the words that they are made of. Without flags it is --smart.
+    Each line is formatted separately. JSON lines of `decode` and `transcribe` have
+    times: pauses are then used, and `shown` is added, with the range of words of each
+    display word. The default is --smart.
     """
     if not (args.itn or args.punctuate or args.display_words):
         args.smart = True
@@ -297,7 +293,6 @@ def format(args: Args) -> None:
 
 
 def _formatted(line: str, formatter: wfstdec.Formatter | None) -> str:
-    """A line of words, or of JSON, made readable."""
     if formatter is None:
         return line
     if not line.startswith("{"):
@@ -322,7 +317,7 @@ def _formatted(line: str, formatter: wfstdec.Formatter | None) -> str:
     changes={
         "--beam": changed(
             AlignOptions.beam,
-            "beam width in nats; widened where the text does not fit "
+            "beam width in nats; widened if the text does not fit "
             f"(default: {AlignOptions.beam:g})",
         )
     },
@@ -334,16 +329,15 @@ def _formatted(line: str, formatter: wfstdec.Formatter | None) -> str:
 """,
 )
 def align(args: Args) -> None:
-    """Align known texts with log-probs: times of words and tokens.
+    """Align known texts with log-probs, for times of words and tokens.
 
-    Without --lexicon words are spelt with the tokens. With --ignore-case or --normalize
-    words that the lexicon lacks as they are written are looked up by these rules. Words
-    that cannot be spelled, such as numbers, are any speech, and misfits. The
-    format follows from the name of the output: .ctm, .jsonl (tokens too, and where text
-    and audio do not fit), .srt, .vtt, .TextGrid; the last three are for one utterance,
-    or take a folder and --format. An utterance with a fault, such as an unknown word,
-    is named and left out, and the exit code is 1. Results of a run that was stopped
-    stay, and --resume continues from there.
+    Without --lexicon tokens spell the words. With --ignore-case or --normalize words
+    missing in the lexicon are looked up by these rules. Words that cannot be spelled,
+    such as numbers, match any speech, and are misfits. The format follows from the name
+    of the output: .ctm, .jsonl (with tokens and misfits), .srt, .vtt, .TextGrid; the
+    last three are for one utterance, or take a folder and --format. An utterance with a
+    fault, such as an unknown word, is named and skipped, and the exit code is 1.
+    Results of an interrupted run are kept, and --resume continues there.
     """
     how, options = run_options(args), made_of(AlignOptions, args)
     if is_done(args, how["restart"]):
@@ -390,20 +384,18 @@ _OURS = "(default: the search's)"
 """,
 )
 def rescore(args: Args) -> None:
-    """Rescore lattices with another language model, or under other scales.
+    """Rescore lattices with another language model, or with other scales.
 
-    The words of a lattice get new costs: those of its graph are dropped. Without a
-    language model the graph's costs stay, and --lm-scale and --word-insertion change
-    their weight; no new search is needed for that. Results can be written as compact
-    lattices for Kaldi's tools, too. With --model and --audio the best texts of a
-    lattice are sorted by what a transducer or an attention model gives for them as well
-    (`wfstdec tune` finds its weight):
+    A language model replaces the graph's costs of words. Without one, --lm-scale and
+    --word-insertion change the weight of the graph's costs, without a new search.
+    Results can also be written as compact lattices for Kaldi's tools. With --model and
+    --audio the costs of a transducer or an attention model are added to those of the
+    best texts (`wfstdec tune` finds the weight):
 
         wfstdec rescore --lattices x.lat --model whisper --audio calls/ --output hyp.txt
 
-    A lattice with a fault is named and left out, and
-    the exit code is 1. Results of a run that was stopped stay next to --output, and
-    --resume continues from there.
+    A lattice with a fault is named and skipped, and the exit code is 1. Results of an
+    interrupted run are kept next to --output, and --resume continues there.
     """
     need(args, "--kaldi-words", "--kaldi")
     need(args, "--audio --model-weight --model-texts --language", "--model")
@@ -432,7 +424,7 @@ def rescore(args: Args) -> None:
 
 
 def second_pass_of(args: Args) -> Any:
-    """The reading of lattices by a model of `--model` and the recordings."""
+    """Return the second pass by `--model` over the recordings."""
     from wfstdec.batch.second_pass import SecondPass  # needs torch
 
     recordings = {one.name: one.audio for one in find_recordings(args.audio)}
@@ -443,7 +435,7 @@ def second_pass_of(args: Args) -> Any:
 
 
 def make_decoder(args: Args, options: Any) -> Decoder:
-    """The decoder that the flags ask for, with these options."""
+    """Return the decoder of the flags, with these options."""
     kind = args.decoder
     given = given_of(args, INPUTS[kind].split())
     if "g2p" in INPUTS[kind]:
@@ -461,7 +453,6 @@ def make_decoder(args: Args, options: Any) -> Decoder:
 
 
 def _model_decoder(args: Args, kind: str, given: dict[str, Any]) -> Decoder:
-    """The decoder of a transducer or an attention model that takes audio."""
     given = {k: v for k, v in given.items() if k not in ("backend", "threads")}
     most = getattr(given["model"].net, "max_symbols", None)
     if most is not None and not hasattr(args, "max_symbols"):
@@ -470,7 +461,7 @@ def _model_decoder(args: Args, kind: str, given: dict[str, Any]) -> Decoder:
 
 
 def load_acoustic_model(args: Args) -> Encoder:
-    """Load the model; its tokens, blank and frame shift become those of the decoder."""
+    """Load the model; set its tokens, blank and frame shift for the decoder."""
     given = vars(args)
     model = load_model(
         args.acoustic_model,
@@ -487,16 +478,17 @@ def load_acoustic_model(args: Args) -> Encoder:
 
 
 def take_spec(args: Args, spec: EncoderSpec) -> None:
-    """Make the tokens and the frame shift of a model those of the decoder."""
+    """Set the decoder's tokens and frame shift to those of the model."""
     for name in ("tokens", "blank", "head"):
         vars(args).pop(name, None)
     args.frame_shift = spec.frame_shift_s
-    if args.decoder in CTC_DECODERS and "graph" not in vars(args):  # has a table
+    # graphs include a table
+    if args.decoder in CTC_DECODERS and "graph" not in vars(args):
         args.tokens = spec.tokens
 
 
 def choose_decoder(args: Args) -> None:
-    """Take the decoder of the model's family where none is named."""
+    """Choose the decoder of the model's family, unless one is named."""
     family = family_of(args.acoustic_model, getattr(args, "head", None))
     fitting = CTC_DECODERS if family == "ctc" else (family,)
     args.decoder = args.decoder or fitting[0]
@@ -507,14 +499,14 @@ def choose_decoder(args: Args) -> None:
 
 
 def g2p_of(args: Args) -> G2p | None:
-    """The object that `--g2p` and `--g2p-phones` ask for."""
+    """Return the object of `--g2p` and `--g2p-phones`."""
     need(args, "--g2p-phones", "--g2p")
     source = getattr(args, "g2p", None)
     return None if source is None else G2p(source, getattr(args, "g2p_phones", None))
 
 
 def formatter_of(args: Args) -> wfstdec.Formatter | None:
-    """The formatter that flags ask for; None for raw words."""
+    """Return the formatter of the flags; None for raw words."""
     asked = [args.itn, args.punctuate]
     if args.smart:
         asked = ["en" if one is None else one for one in asked]
@@ -526,9 +518,9 @@ def formatter_of(args: Args) -> wfstdec.Formatter | None:
 
 
 class Decoding:
-    """What flags of decoding ask for.
+    """Parsed flags of decoding.
 
-    Everything small is read, and refused, before a graph or a model is loaded.
+    Small files are validated before a graph or a model is loaded.
     """
 
     def __init__(self, args: Args) -> None:
@@ -538,7 +530,7 @@ class Decoding:
                 raise OptionError(
                     f"{flag} with --decoder {args.decoder}, expected wfst or trie"
                 )
-        # Searches without a beam have no option for it.
+        # Searches without a beam lack the option.
         self.nbest = getattr(self.options, "nbest", None) or 1
         self.reading = reading_of(args, self.nbest)
         need(args, PHRASES, "--phrases")
@@ -546,7 +538,7 @@ class Decoding:
         self._phrases = read_phrase_weights(args.phrases) if args.phrases else None
 
     def boosts(self, decoder: Decoder) -> BoostLists:
-        """The lists for a decoder."""
+        """Return the lists for a decoder."""
         args, words, phrases = self.args, self._words, self._phrases
         if phrases is None:
             return BoostLists(words)
@@ -563,7 +555,7 @@ class Decoding:
         return BoostLists(words, phrases, compiler)
 
     def run_options(self) -> dict[str, Any]:
-        """Arguments of runs: also n-best lists, and the file of lattices."""
+        """Return arguments of runs, with n-best lists and the file of lattices."""
         how = run_options(self.args, "lattices")
         how["formatter"] = formatter = formatter_of(self.args)
         # It may refuse lists, and readable text.
@@ -574,13 +566,13 @@ class Decoding:
 
 
 def _renamed(args: Args, start: str, fields: Mapping[str, str]) -> dict[str, Any]:
-    """The values of flags that were given, by the names of fields."""
+    """Return the values of given flags, by the names of fields."""
     values = {name: getattr(args, f"{start}_{end}") for end, name in fields.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def reading_of(args: Args, nbest: int) -> LatticeReading | None:
-    """The reading of lattices that flags ask for; None for no lattices."""
+    """Return the reading of lattices of the flags; None for no lattices."""
     if not (args.lattices or args.confidence or args.mbr):
         return None
     if args.mbr and nbest > 1:
@@ -593,7 +585,7 @@ def reading_of(args: Args, nbest: int) -> LatticeReading | None:
 
 
 def restart_of(args: Args, output: str | None = None) -> Restart:
-    """Treatment of the work of an earlier run, and the settings of this one."""
+    """Return the treatment of an earlier run, with the settings of this one."""
     settings: dict[str, Any] = {"version of wfstdec": wfstdec.__version__}
     for name, value in vars(args).items():
         if name not in _NO_SETTINGS:
@@ -614,9 +606,9 @@ def restart_of(args: Args, output: str | None = None) -> Restart:
 
 
 def _digest_of_inputs(args: Args, output: str | None, settings: Any) -> str | None:
-    """Digest of settings, and of names, sizes and dates of files that are read."""
+    """Return a digest of settings, and of names, sizes and dates of input files."""
     model = getattr(args, "model", None) or ""
-    if model.endswith(".json") or ":" in model:  # it reads files that it alone knows
+    if model.endswith(".json") or ":" in model:  # its files are unknown here
         return None
     values = [x for n, x in vars(args).items() if n not in ("output", output)]
     lists = [one if isinstance(one, list | tuple) else [one] for one in values]
@@ -625,7 +617,7 @@ def _digest_of_inputs(args: Args, output: str | None, settings: Any) -> str | No
     made = [Path(f"{args.output}{end}") for end in ("", ".journal", ".partial")]
     found = [one for x in filter(os.path.isdir, paths) for one in Path(x).rglob("*")]
     if os.path.isfile(model):
-        found += Path(model).parent.iterdir()  # tokens and the like
+        found += Path(model).parent.iterdir()  # tokens and similar files
     files.update(one for one in found if not {one, one.parent} & {*made})
     if getattr(args, "logprobs", None):
         path, kind = path_and_kind(args.logprobs)
@@ -645,7 +637,7 @@ def _digest_of_inputs(args: Args, output: str | None, settings: Any) -> str | No
 
 
 def is_done(args: Args, restart: Restart) -> bool:
-    """Whether --resume has nothing left to do, which is logged."""
+    """Return whether --resume has nothing left to do, and log that."""
     if args.output in (None, STDOUT):
         return False
     path = Path(os.path.realpath(args.output))
@@ -657,7 +649,7 @@ def is_done(args: Args, restart: Restart) -> bool:
 
 
 def run_options(args: Args, output: str | None = None) -> dict[str, Any]:
-    """Arguments of runs that write results; `output` is a flag of another output."""
+    """Return arguments of runs that write results; `output` names another flag."""
     format = format_named(args.format, args.output)
     subtitles = _renamed(args, "subtitle", _SUBTITLE_FIELDS)
     if args.join is not None:
@@ -678,25 +670,24 @@ def run_options(args: Args, output: str | None = None) -> dict[str, Any]:
 
 
 def finish(summary: Tally, args: Args) -> None:
-    """Print the summary of a run, unless quiet; raise if utterances were left out."""
+    """Print the summary of a run, unless quiet; raise if utterances were skipped."""
     if not args.quiet:
         print(summary, file=sys.stderr)
     summary.check_all_done()
 
 
 def run_on_ray(args: Args, rows: Any, make: Callable[[Args], RowWorker]) -> None:
-    """Run a job on a cluster; actors `make` their work of the flags."""
+    """Run a job on a cluster; actors `make` their workers from the flags."""
     if args.output is None:
         raise OptionError("--ray without --output, expected a folder for Parquet files")
     for flag in f"--format --strict {READABLE} {SUBTITLES}".split():
         if getattr(args, name_of(flag)):
             raise OptionError(
-                f"{flag} with --ray, expected neither: results are Parquet, and what "
-                "is wrong with a row stands in its column error"
+                f"{flag} with --ray, expected neither: results are Parquet, with "
+                "a column error"
             )
     ready = Args(**vars(args))
-    # Actors share a node: a thread for each processor in each of them would be too
-    # many.
+    # Actors share a node: a thread per processor in each would be too many.
     ready.threads = args.threads or 1
     for name in _FILES:
         value = getattr(args, name, None)

@@ -1,4 +1,4 @@
-"""Commands that measure on references: score, compare, tune."""
+"""Commands that use references: score, compare, tune."""
 
 import logging
 import shlex
@@ -71,9 +71,9 @@ _SPEECH = (
 _OF_AUDIO = {
     "--logprobs": {"default": None},
     "--frame-shift": changed(None, "seconds per frame (default: 0.02, or the model's)"),
-    "--audio": {"help": "recordings in place of log-probs: files, folders, manifests"},
+    "--audio": {"help": "recordings instead of log-probs: files, folders, manifests"},
     "--model": {
-        "help": "a transducer: what TransducerNet.save wrote, or a folder with "
+        "help": "transducer: a file of TransducerNet.save, or a folder with "
         "encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt; the log-probs are the "
         "features of its encoder. With --audio any model of `wfstdec transcribe`"
     },
@@ -88,7 +88,7 @@ _FIRST_PASS = (
     f"{_GRIDS} {_MODELS.replace('--model ', '')} --logprobs --frame-shift --boost "
     "--lm-scale-range --insertion-range --boost-range"
 )
-"""Flags of `tune` that say how lattices were made."""
+"""Flags of `tune` for the search that made lattices."""
 
 _log = logging.getLogger("wfstdec.score")
 
@@ -101,16 +101,15 @@ _log = logging.getLogger("wfstdec.score")
     examples="\n  wfstdec score --ref refs.txt --hyp hyp.ctm --worst 2\n",
 )
 def score(args: Args) -> None:
-    """Score hypotheses against references as Kaldi's compute-wer does.
+    """Score hypotheses against references, like Kaldi's compute-wer.
 
-    Utterances without a hypothesis count as deletions, and are named; where no id of
-    the references is one of the hypotheses, or no word, that is an error. The interval
-    of the WER is a bootstrap over utterances. With n-best lists (--nbest-lists) or
-    lattices, also how good the best text in them is; with confidences, how good these
-    are: normalised cross-entropy, area under the ROC curve.
+    Utterances without a hypothesis count as deletions, and are named; without a common
+    id, or a common word, that is an error. The interval of the WER is a bootstrap over
+    utterances. N-best lists (--nbest-lists) and lattices are scored by the best text in
+    them; confidences by normalised cross-entropy and area under the ROC curve.
 
-    Words are compared as they are written, or by the rules of --ignore-case or
-    --normalize, in all of the files. With --characters, characters are compared.
+    Words are compared exactly, or by the rules of --ignore-case or --normalize, in all
+    files. With --characters, characters are compared.
     """
     need(args, "--reliability", "--confidences")
     if args.reliability:
@@ -121,7 +120,7 @@ def score(args: Args) -> None:
     pairing.check()
     if pairing.remedy:
         _log.warning("%s", pairing.remedy)
-    # On texts as they stand: the error can then name the flag that makes them alike.
+    # On raw texts: the error can then name the flag that makes them equal.
     both = [name for name in references if name in hypotheses]
     expected = chain.from_iterable(references[name] for name in both)
     decoded = chain.from_iterable(hypotheses[name] for name in both)
@@ -152,7 +151,7 @@ def score(args: Args) -> None:
 
 
 def report(score: Score) -> str:
-    """Kaldi's lines, and which utterances are on one side only."""
+    """Return Kaldi's lines, and utterances on one side only."""
     lines = [score.wer_line, score.ser_line]
     count = f"{len(score.utterances)} utterances"
     if score.interval is not None:
@@ -167,7 +166,7 @@ def report(score: Score) -> str:
 
 
 def in_columns(cells: Iterable[Sequence[str]]) -> list[str]:
-    """Rows of words in columns, of which each is as wide as its widest word."""
+    """Return rows of words in columns of minimal width."""
     wide = [[one.ljust(max(map(len, some))) for one in some] for some in cells]
     return [" ".join(row).rstrip() for row in zip(*wide, strict=True)]
 
@@ -192,15 +191,14 @@ def _names(utterances: Sequence[str]) -> str:
 """,
 )
 def compare(args: Args) -> None:
-    """Compare searches on your own data: WER against speed, at several beams.
+    """Compare searches on your data: WER against speed, at several beams.
 
-    With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm) the
-    trie decoder, with all three also the WFST decoder, with --greedy the greedy one,
-    with --model a transducer, with --attention-model an attention decoder; with --graph
-    also kaldi-decoder, where it is installed. A grid is the product of its options;
-    options joined by colons go together, value by value. Options that are no widths
-    (beam, max_active, beam_size, ...) make searches of their own, except for greedy
-    decoding, which has no widths:
+    --graph adds the WFST decoder (and kaldi-decoder, if installed), --tokens (and
+    --lexicon, --lm) the trie decoder, all three also the WFST decoder, --greedy the
+    greedy one, --model a transducer, and --attention-model an attention decoder. A grid
+    is the product of its options; options joined by colons vary together. Widths (beam,
+    max_active, beam_size, ...) are settings of a search; other options define separate
+    searches, except for greedy decoding, which has no widths:
 
         --wfst beam=8,10,13 max_active=7000,none     six settings
         --trie beam:beam_size=6:16,8:32,10:128       three: beam 6 with size 16, ...
@@ -208,32 +206,32 @@ def compare(args: Args) -> None:
         --greedy lm_scale=0.2,0.4
 
     The language model is over words with a lexicon, else over tokens. Greedy decoding
-    is of bare tokens: with a lexicon, whose words must be spelled, it runs without the
-    language model. Transducers and attention decoders have tokens and language models
-    of their own, and the time of their model is part of the speed.
+    outputs bare tokens: with a lexicon, whose words must be spelled, it runs without
+    the language model. Transducers and attention decoders have their own tokens and
+    language models, and the time of their model is part of the speed.
 
-    With --audio the recordings are encoded once by --model: of CTC, whose log-probs the
-    searches of --graph, --tokens or --greedy then have; a transducer or an attention
-    model, with its own search. The time of that is no part of the speed.
+    With --audio the recordings are encoded once by --model: a CTC model, for the
+    searches of --graph, --tokens or --greedy; a transducer or an attention model, with
+    its own search. This time is not part of the speed.
 
-    With --boost all except kaldi-decoder run once more with each list, credited by
-    words, or with --phrase-unit token, and always without words, token by token.
+    With --boost all except kaldi-decoder also run with each list, credited by words, or
+    by tokens with --phrase-unit token or without words.
 
     The table has, for each point, the WER, precision, recall and F of the occurrences
     of --phrases, RTFx (seconds of audio per CPU second of one thread, the fastest of
-    --repeats turns), search errors (utterances whose total cost is above that of the
-    widest setting of the same search, relative 1e-3), utterances that reached no final
-    state, and the growth of the process's memory; with --oracle also the WER of the
-    best of n-best lists and of lattices, the limit of any rescoring.
+    --repeats), search errors (utterances whose total cost is above that of the widest
+    setting of the same search, relative 1e-3), utterances without a final state, and
+    the growth of the process's memory; with --oracle also the oracle WER of n-best
+    lists and of lattices, the limit of rescoring.
     """
     compare_with(args, _kaldi)
 
 
 def compare_with(args: Args, others: Callable[..., Sequence[Search]]) -> None:
-    """Compare our searches with those that `others` makes of the models and scales."""
+    """Compare our searches with those of `others(models, scales)`."""
     if args.plot is not None:
         check_plot(args.plot)  # before hours of searches, not after them
-    # The files by their names, without the endings.
+    # File names without endings.
     lists: dict[str, BoostFile] = {}
     for path in args.boost or ():
         name = Path(path).name.split(".")[0]
@@ -256,18 +254,16 @@ def compare_with(args: Args, others: Callable[..., Sequence[Search]]) -> None:
 
 
 def _kaldi(models: library.Models, **scales: float) -> list[Search]:
-    """Kaldi's search on the graph, where there is one and it is installed."""
     if models.graph is None:
         return []
     try:
         return [library.KaldiSearch(models.loaded_graph.item, **scales)]
     except BackendError as error:
-        _log.debug("without kaldi-decoder: %s", error)  # no flag asks for it
+        _log.debug("without kaldi-decoder: %s", error)  # no flag requested it
         return []
 
 
 def _makes_graph(models: library.Models) -> bool:
-    """Tell whether a graph can be made, or log why not."""
     try:
         return models.loaded_graph.item.num_states > 0
     except InputError as error:
@@ -276,7 +272,7 @@ def _makes_graph(models: library.Models) -> bool:
 
 
 def _check_letters(models: library.Models) -> None:
-    """Raise where the lexicon has phones: greedy tokens are then no words."""
+    """Raise if the lexicon has phones: greedy tokens would not be words."""
     tokens = load_tokens(models.any_tokens(), models.blank)
     between = separator_of(models.separator, tokens, lexicon=models.lexicon)
     lexicon = load_lexicon(models.lexicon or "", tokens, between)
@@ -303,7 +299,7 @@ def _searches_to_compare(
         if given and name == "greedy" and args.lexicon is not None:
             _check_letters(models)
         if given or (name == "wfst" and args.lexicon and _makes_graph(models)):
-            # The others have no words to pay for.
+            # Other searches have no word insertion.
             own = scales if name in ("wfst", "trie") else {"lm_scale": args.lm_scale}
             searches += _searches_of(models, name, grid or (), **own)
         elif grid is not None and name in ("transducer", "attention"):
@@ -312,14 +308,13 @@ def _searches_to_compare(
         raise OptionError(
             "neither --graph nor --tokens, expected one (the WFST, the trie) or both"
         )
-    # Last: others take part in what our searches are made of.
+    # Last: others use the same models.
     if not args.no_peers and (args.tokens or args.graph):
         searches += others(models, **scales)
     return searches
 
 
 def _speech_of(args: Args) -> library.Speech:
-    """The utterances that the flags name; of audio, encoded by the model."""
     how: Any = {"limit": args.utterances, "normalizer": normalizer_of(args)}
     if args.audio is None:
         need(args, "--language", "--audio")
@@ -357,7 +352,7 @@ def _speech_of(args: Args) -> library.Speech:
 
 
 def _models_of(args: Args) -> library.Models:
-    """The models that flags name, and how phrases are credited."""
+    """Return the models of the flags, and the unit of credit of phrases."""
     return made_of(
         *(library.Models, args),
         open_vocabulary=open_vocabulary_of(args),
@@ -371,10 +366,10 @@ def _models_of(args: Args) -> library.Models:
 def _searches_of(
     models: library.Models, name: str, texts: Iterable[str], **changed: Any
 ) -> list[DecoderSearch]:
-    """Searches of a decoder, by its name, for each setting of a grid."""
+    """Return searches of a decoder, by its name, for each setting of a grid."""
     options = DECODERS[name](**changed)
     defaults = {one.name: one.default for one in fields(options)}
-    # Where an option is a word, `none` is one too: `end_rule=closed,none`.
+    # For options whose values are words, `none` is one: `end_rule=closed,none`.
     words = [name for name, value in defaults.items() if isinstance(value, str)]
     grid = library.parse_grid(texts, defaults, words)
     return getattr(models, f"{name}_searches")(options, grid)
@@ -405,23 +400,22 @@ def _searches_of(
 def tune(args: Args) -> None:
     """Find the LM scale and the word insertion with the fewest errors on a dev set.
 
-    With --boost also the scale of these boosts. The default setting first, then a grid
-    over both ranges, then ever smaller steps around the best; of equally good ones the
-    one with the smaller insertion. Without a lexicon, what is tuned is the insertion of
-    tokens; of the greedy decoder, that no insertion can change, the blank penalty
-    (above 0: more tokens). Tokens without a language model have no LM scale. Tune on
-    other data than you test on.
+    With --boost also the scale of these boosts. The default setting is tried first,
+    then a grid over both ranges, then ever smaller steps around the best; ties go to
+    the smaller insertion. Without a lexicon, the insertion of tokens is tuned; for the
+    greedy decoder, the blank penalty (above 0: more tokens). Tokens without a language
+    model have no LM scale. Tune and test on different data.
 
-    At the end: the best setting with the 95 % interval of its WER, its gain on the
-    options without tuning (bootstrap over utterances, both of the same draws), and the
-    command line that decodes with it.
+    Prints the best setting with the 95 % interval of its WER, its gain over the default
+    (bootstrap over utterances, with the same draws), and the command line that decodes
+    with it.
 
-    With --lattices, --model and --audio it is the weight of the model in `wfstdec
-    rescore`, 0 to 2.
+    With --lattices, --model and --audio the weight of the model in `wfstdec rescore` is
+    tuned, from 0 to 2.
 
-    With --posterior-scale, what is tuned is the scale of confidences on lattices, for
-    the best normalised cross-entropy: on every second speaker (the part of an id before
-    the first '-'), tested on the others; or on all, tested on --test-lattices.
+    With --posterior-scale, the scale of confidences on lattices is tuned for the best
+    normalised cross-entropy, on every second speaker (the part of an id before the
+    first '-'), and tested on the others; or on all, and tested on --test-lattices.
 
         wfstdec tune --graph graph.npz --wfst beam=8 --logprobs dev.npz --ref dev.txt
         wfstdec tune --tokens ... --lexicon ... --lm ... --trie beam_size=64 ...
@@ -454,7 +448,7 @@ def tune(args: Args) -> None:
     of_model = values_of(args, "model tokens blank head language frame_shift")
     speech = _speech_of(args)  # changes these
     searches = _searches_of(_models_of(args), name, getattr(args, name) or ())
-    # A grid has several settings; tuning looks for one itself.
+    # A grid has several settings, which tuning explores.
     if len(searches) != 1 or len(searches[0].settings) != 1:
         raise OptionError("several settings to tune, expected one value each")
     [search] = searches
@@ -464,7 +458,7 @@ def tune(args: Args) -> None:
         boosts = search.compile_boosts(list(map(lists.of, speech.logprobs)))
         tunable = (*tunable, "boost_scale")
     options = replace(search.base, **setting)
-    # Those of the scales, or that of insertions.
+    # Defaults of the scales, or of insertions.
     ranges = {"lm_scale": args.lm_scale_range, "boost_scale": args.boost_range}
     tuning = library.tune(
         lambda values: search.prepare({**setting, **values}),
@@ -482,7 +476,6 @@ def tune(args: Args) -> None:
 
 
 def _report(args: Args, tuning: Any, speech: library.Speech) -> None:
-    """Tell the best setting, and plot."""
     print(f"best of {len(tuning.trials)}: {tuning.best}")
     if tuning.interval is not None:
         count = len(speech.logprobs)
@@ -493,13 +486,15 @@ def _report(args: Args, tuning: Any, speech: library.Speech) -> None:
     for border in tuning.borders:
         print(f"{border}: look beyond it")
     if not tuning.complete:
-        print(f"cut short after {args.max_trials} trials: better ones may be near")
+        print(
+            f"cut short after {args.max_trials} trials: nearby settings may be better"
+        )
     if args.plot is not None:
         library.plot_tuning(tuning, args.plot)
 
 
 def _tune_second_pass(args: Args) -> None:
-    """Tune the weight of a second pass; the model is asked once for each text."""
+    """Tune the weight of a second pass; the model scores each text once."""
     if args.model is None or args.audio is None:
         raise OptionError(
             "--lattices without --posterior-scale, or --model and --audio"
@@ -540,11 +535,11 @@ def _tune_second_pass(args: Args) -> None:
 
 
 def _boost_flags(path: str, lists: BoostFile, search: DecoderSearch) -> dict[str, Any]:
-    """The flags of `decode` for a list of `--boost`; none where no flag takes it."""
+    """Return the flags of `decode` for a list of `--boost`; none if unsupported."""
     if search.compile is None:
         return {"boost": path}
-    # A decoder without words takes it as phrases: no JSON lines, and numbers for all
-    # or none.
+    # A decoder without words takes it as phrases: no JSON lines, and numbers for all or
+    # none.
     numbers = list(lists.common.values())
     is_mixed = None in numbers and any(one is not None for one in numbers)
     are_entries = any(isinstance(one, wfstdec.BoostEntry) for one in numbers)
@@ -563,8 +558,8 @@ def _decode_command(
     more: Mapping[str, Any],
     of_model: dict[str, Any],
 ) -> str:
-    """The command line that decodes with these options, quoted for a shell."""
-    # `of_model`: flags of the model of --audio, as they were given.
+    """Return the command line that decodes with these options, quoted for a shell."""
+    # `of_model`: given flags of the model of --audio.
     given = {name: getattr(args, name, None) for name in INPUTS[kind].split()}
     if given.get("graph") is not None:
         given = {"graph": args.graph}
@@ -580,7 +575,7 @@ def _decode_command(
         given["separator"] = named.get(args.separator, args.separator)
     flags: dict[str, Any] = {} if kind == "wfst" else {"decoder": kind}
     flags |= {name: x for name, x in given.items() if x is not None and x is not False}
-    # Only what is not the default, so that the command stays readable.
+    # Only values other than defaults, so that the command remains readable.
     defaults = {one.name: one.default for one in fields(options)}
     flags |= {n: x for n, x in vars(options).items() if x != defaults[n]}
     command = ["wfstdec", "decode"]
@@ -596,7 +591,6 @@ def _decode_command(
 
 
 def _flag_words(name: str, value: Any) -> list[str]:
-    """A flag and its value, as the command line takes them."""
     if isinstance(value, bool):
         return [flag_of(name) if value else f"--no-{flag_of(name)[2:]}"]
     if isinstance(value, list | tuple):
@@ -606,7 +600,6 @@ def _flag_words(name: str, value: Any) -> list[str]:
 
 
 def _tune_scale(args: Args) -> None:
-    """Tune the scale of confidences on some speakers, and test it on others."""
     if args.lattices is None:
         raise OptionError("--posterior-scale without --lattices, expected both")
     if (args.test_lattices is None) != (args.test_ref is None):
@@ -637,7 +630,6 @@ def _tune_scale(args: Args) -> None:
 
 
 def _paired(path: str, ref: str) -> tuple[LatticeFile, dict[str, tuple[str, ...]]]:
-    """Lattices and references, which have utterances in common."""
     lattices, references = open_lattices(path), read_text(ref)
     Pairing.of(lattices, references, (Path(path).name, Path(ref).name)).check()
     return lattices, references

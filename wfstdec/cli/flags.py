@@ -1,4 +1,4 @@
-"""Flags of the command line, each declared once, and the commands made of them.
+"""Flags of the command line, each declared once, and commands that use them.
 
 `FLAGS` has the arguments of `add_argument` by flag. A command is a function of parsed
 arguments, whose docstring is its help, under `command`, which names its flags:
@@ -6,7 +6,7 @@ arguments, whose docstring is its help, under `command`, which names its flags:
     @command("--blank --to", places={"input": "the graph to read"})
     def convert(args): ...
 
-    made_of(AlignOptions, args)                 # its fields by flags of their names
+    made_of(AlignOptions, args)                 # fields by flags of the same names
     build_graph(**values_of(args, "lm blank"))  # lm=args.lm, blank=args.blank
 """
 
@@ -46,8 +46,7 @@ from wfstdec.wfst.options import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.options import WfstOptions
 
 _Made = TypeVar("_Made")
-Args = argparse.Namespace
-"""Values of flags, of one command line."""
+Args = argparse.Namespace  # Parsed values of flags
 
 DECODERS: dict[str, Any] = {
     "wfst": WfstOptions,
@@ -68,12 +67,11 @@ INPUTS = {
     "transducer": "model head lm separator unk_cost",
     "attention": "model lm separator unk_cost",
 }
-"""Inputs of each decoder besides its options, flags by name; the first is required.
+"""Inputs of each decoder in addition to options; the first is required.
 
-In place of a graph the WFST decoder takes a lexicon, with all that the trie has.
+Instead of a graph the WFST decoder accepts a lexicon, with the inputs of the trie.
 """
-CTC_DECODERS = ("wfst", "trie", "greedy")
-"""Decoders of log-probs, which any CTC model makes of audio."""
+CTC_DECODERS = ("wfst", "trie", "greedy")  # Decoders of log-probs of any CTC model
 _OF_THE_MODEL = {
     "--tokens": "the model's token table, where the model has none",
     "--blank": "the model's blank, where the model does not name it; a name or an "
@@ -81,24 +79,22 @@ _OF_THE_MODEL = {
     "--frame-shift": "seconds per frame of the model, where the model does not name it",
     "--head": "head of a hybrid model: ctc, or transducer (the default)",
 }
-"""Help of flags that with an acoustic model are the model's, not the decoder's."""
+"""Help of flags that describe the acoustic model, if there is one."""
 
 
 def flag_of(name: str) -> str:
-    """The flag of an option."""
+    """Return the flag of an option."""
     return "--" + name.replace("_", "-")
 
 
 def name_of(flag: str) -> str:
-    """The option of a flag."""
+    """Return the option of a flag."""
     return flag.removeprefix("--").replace("-", "_")
 
 
 def _number(
     kind: Callable[[str], Any], good: Callable[[Any], bool], expected: str
 ) -> Callable[[str], Any]:
-    """A kind of value: numbers in a range."""
-
     def number(text: str) -> Any:
         if not good(value := kind(text)):
             raise argparse.ArgumentTypeError(f"found {text!r}, expected {expected}")
@@ -108,7 +104,7 @@ def _number(
 
 
 def seconds(text: str) -> float:
-    """Seconds, no milliseconds."""
+    """Parse seconds, refusing milliseconds."""
     try:
         return check_frame_shift(float(text))
     except OptionError as error:
@@ -116,17 +112,15 @@ def seconds(text: str) -> float:
 
 
 def _or_none(kind: Callable[[str], Any], name: str) -> Callable[[str], Any]:
-    """A kind of value for which `none` stands for None."""
-
     def read(text: str) -> Any:
         return None if text.lower() == "none" else kind(text)
 
-    read.__name__ = name  # how argparse calls it in its errors
+    read.__name__ = name  # the name in argparse's errors
     return read
 
 
 def _count_or_auto(text: str) -> int:
-    """A number of processes; `auto` is that of the cores."""
+    """Parse a number of processes; `auto` is the number of cores."""
     if text == "auto":
         return len(os.sched_getaffinity(0))
     return int(_KINDS["N>0"](text))
@@ -140,7 +134,7 @@ _KINDS: dict[str, Any] = {
     "N>=0": _number(int, lambda x: x >= 0, "0 or more"),
     "NATS>0": _number(float, lambda x: 0 < x < math.inf, "a number above 0"),
 }
-"""Types of values by the word that stands for them; others are text."""
+"""Types of values by metavar; others are text."""
 
 
 def _how(text: str, **more: Any) -> dict[str, Any]:
@@ -152,7 +146,6 @@ _RANGE = {name: f"LOW HIGH {low} {high}" for name, (low, high) in RANGES.items()
 _CUE = SubtitleOptions()
 
 _TABLE: dict[str, Any] = {
-    # building
     "--tokens FILE": "token table of the acoustic model",
     "--blank BLANK": "name or index of the blank, if not recognised",
     "--lexicon FILE": "words and their tokens",
@@ -169,9 +162,9 @@ _TABLE: dict[str, Any] = {
     "--lm PATH": "n-gram model: ARPA, KenLM binary, or a folder of `wfstdec build-lm`",
     "--arpa FILE": "n-gram model: ARPA, plain or gzip, or a KenLM binary",
     "--grammar FST": "OpenFst acceptor over words, in place of --lm",
-    "--unk-cost NATS": "cost of words that the model lacks (default: left out)",
-    "--open-vocabulary WORD_COST TOKEN_COST": "words that the lexicon lacks, spelt by "
-    "tokens: nats for each word, in addition to its <unk>, and for each token",
+    "--unk-cost NATS": "cost of words that the model lacks (default: dropped)",
+    "--open-vocabulary WORD_COST TOKEN_COST": "OOV words spelled by tokens: "
+    "nats for each word, in addition to its <unk>, and for each token",
     "--nemo-tokens": "ARPA file of NeMo: its words are characters for tokens",
     f"--topology {'|'.join(TOPOLOGIES)} normal": "CTC topology",
     f"--engine {'|'.join(ENGINES)} kaldifst": "FST library that determinizes --grammar",
@@ -180,10 +173,9 @@ _TABLE: dict[str, Any] = {
     "--tune FILE+": "printed text to tune on (default: the last twentieth)",
     "--speech FILE": "pauses of punctuated speech: JSON lines with text, as printed, "
     "and words, [start, end] of each",
-    f"--vocabulary N>0 {BuildOptions.vocabulary}": "known words at most",
+    f"--vocabulary N>0 {BuildOptions.vocabulary}": "most known words",
     "--passes N>0": "passes over the text (default: 5, more for short texts)",
     f"--to {'|'.join(FORMS)}": "kind of OpenFst file (default: text for .txt, const)",
-    # decoding
     "--graph FILE": "search graph of `wfstdec build`",
     "--logprobs PATH": ".npz, Kaldi .ark or .scp, .npy or a folder of them: [T, V] "
     "each; - or ark:- is an ark from standard input",
@@ -192,34 +184,33 @@ _TABLE: dict[str, Any] = {
     "--backend BACKEND auto": f"auto (the CPU), {_BACKENDS}",
     "--threads N>0": "utterances in parallel (default: one for each core)",
     "--output FILE": "file to write",
-    # boosts
-    "--boost FILE": "words and phrases to favour; 'word<TAB>nats' lines (without a "
+    "--boost FILE": "words and phrases to boost; 'word<TAB>nats' lines (without a "
     "number a conservative default is used), or JSON lines",
     "--exact-boosts": "boosted words only as written: case, Unicode form, punctuation",
-    "--phrases FILE": "phrases, one a line: to boost ('phrase<TAB>weight', or JSON "
+    "--phrases FILE": "phrases, one per line: to boost ('phrase<TAB>weight', or JSON "
     "lines with lists by utterance; without a weight a conservative default is used), "
     "or to score (default: those of the boost lists)",
     "--phrase-unit word|token": "unit of credit (default: word; token without words)",
     "--phrase-totals": "weights of --phrases in nats for a whole phrase, as those of "
     "--boost (default: times 1 nat for its first label, 2 + ln(place) for the others; "
     "of transducers and attention 1 nat for each)",
-    "--phrase-context NATS>0": "credit of a first label, by its weight, 1 where none "
+    "--phrase-context NATS>0": "credit of a first label, times its weight, 1 if none "
     "is given (default: 1)",
     "--phrase-depth FACTOR": "factor of later labels, plus ln(place); weights as "
     "above (default: 2)",
     "--phrase-boundary TOKEN": "token around phrases of tokens, or the text's ends "
     "(default: the separator, unless optional)",
-    "--g2p SOURCE": "pronunciations of words that the lexicon or graph lacks: a "
+    "--g2p SOURCE": "pronunciations of OOV words: a "
     "lexicon that has them, such as cmudict; a SentencePiece model; a program, words "
     "in, 'word<TAB>phones' out; 'hama', a model (pip install hama==1.7.0); or "
-    "'spelling', the default where words are pronounced as they are spelt",
+    "'spelling', the default if tokens spell the words",
     "--g2p-phones FILE": "tokens of the phones of --g2p, 'phone tokens...' lines; "
-    "others go by name, and ARPAbet's by IPA",
-    # options of searches, by the names of their fields; kinds and defaults are theirs
+    "others match by name, ARPAbet's by IPA",
+    # options of searches, by the names of their fields, with their kinds and defaults
     "--beam NATS": "beam width in nats; wider is slower and misses less",
-    "--beam-size N": "most entries in a frame",
-    "--max-active N": "most states in a frame, or none",
-    "--token-top-k N": "most tokens that may begin in a frame, by probability; or none",
+    "--beam-size N": "maximum number of entries per frame",
+    "--max-active N": "maximum number of active states per frame, or none",
+    "--token-top-k N": "most tokens to begin in a frame, by probability; or none",
     "--merge": "alignments of a text: the best, or their sum",
     "--nbest N": "different texts of each utterance",
     "--lookahead": "language model inside words: with its history, without, not at all",
@@ -228,8 +219,8 @@ _TABLE: dict[str, Any] = {
     "--word-insertion NATS": "cost of each word; above 0 penalises",
     "--token-insertion NATS": "cost of each token; above 0 penalises",
     "--blank-penalty NATS": "nats subtracted from the blank's log-prob",
-    "--blank-skip-threshold PROB": "probability of blanks that a frame is skipped from",
-    "--beam-delta NATS": "distance of the beam from the worst kept, under max-active",
+    "--blank-skip-threshold PROB": "blank probability above which a frame is skipped",
+    "--beam-delta NATS": "nats added to the beam that max-active implies",
     "--boost-scale X": "factor of all boosts",
     "--strategy": "one token after the other, ALSD++ (by symbols), AES++ (by frames)",
     "--blank-scored": "weight of language models on the blank too",
@@ -237,9 +228,9 @@ _TABLE: dict[str, Any] = {
     "--expansion-rounds N": "AES++: tokens in a frame",
     "--expansion-beta N": "AES++: labels of an entry beyond the beam size",
     "--expansion-gamma NATS": "AES++: distance of labels of an entry from its best",
-    "--prefix-search": "AES++: scores move first to texts that are one token longer",
-    "--end-rule": "phrases at the end, a token that competes with them",
-    "--ctc-weight X": "weight of the model's CTC head in place of attention, 0 to 1",
+    "--prefix-search": "AES++: first add scores to texts that are one token longer",
+    "--end-rule": "treatment of phrases at the end of a text",
+    "--ctc-weight X": "weight of the model's CTC head against attention, 0 to 1",
     "--pre-beam N": "tokens of a text that CTC scores (none: 1.5 times the beam size)",
     "--length-norm": _how(
         "rank by the total, by token, or (attention) by token to the power of "
@@ -247,24 +238,22 @@ _TABLE: dict[str, Any] = {
         choices=get_args(LengthNorm),
     ),
     "--gnmt-alpha X": "--length-norm gnmt: ((5 + n) / 6) to this power",
-    "--stop": "at no better text possible, at a full list, or at the limit alone",
-    "--max-tokens-per-s X": "most tokens a second, plus 5",
+    "--stop": "end: no better text possible, full list, or only the limit",
+    "--max-tokens-per-s X": "maximum number of tokens per second, plus 5",
     "--no-repeat-ngram N": "tokens in a row that may occur only once; 0: no limit",
-    # models
-    "--model PATH": "a transducer: what TransducerNet.save wrote, or a folder with "
+    "--model PATH": "transducer: a file of TransducerNet.save, or a folder with "
     "encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt; for `wfstdec decode "
-    "--decoder attention`, what JointNet.save wrote; the log-probs are the features "
-    "of its encoder",
+    "--decoder attention` a file of JointNet.save; the log-probs are the features of "
+    "its encoder",
     "--head HEAD": "head of a model with several (default: the first)",
     "--transducer OPTION=VALUES*": "transducer of --model: strategy=alsd,aes "
     "beam_size=4,10",
     "--transducer-lm PATH": "language model over its tokens: ARPA, or of build-lm",
     "--attention OPTION=VALUES*": "attention decoder of --attention-model: "
     "beam_size=1,3,8 end_rule=closed,none",
-    "--attention-model PATH": "an attention decoder with its encoder: what "
-    "JointNet.save wrote; the log-probs are the features of its encoder",
+    "--attention-model PATH": "attention decoder with its encoder: a file "
+    "of JointNet.save; the log-probs are the features of its encoder",
     "--attention-lm PATH": "language model over the tokens of --attention-model",
-    # lattices
     "--lattice-beam NATS": "beam width in nats of lattices and n-best lists "
     f"(default: {DEFAULT_LATTICE_BEAM:g}, or the beam)",
     "--lattices FILE": "lattices of all utterances, for wfstdec rescore and score",
@@ -273,7 +262,7 @@ _TABLE: dict[str, Any] = {
     ),
     "--nbest-lists FILE": "n-best lists of `wfstdec decode --nbest N --format jsonl`",
     "--confidence": "probability of each word, from a lattice",
-    "--mbr": "text of least expected error in place of the most probable one",
+    "--mbr": "text of least expected error instead of the most probable one",
     "--posterior-scale X 1": "factor of costs in --confidence, --mbr",
     "--kaldi FILE": "compact lattices for Kaldi's tools: text for .txt, else binary",
     "--kaldi-words FILE": "words of --kaldi by number, as Kaldi's words.txt",
@@ -281,116 +270,107 @@ _TABLE: dict[str, Any] = {
     "(default: every second speaker of --lattices)",
     "--test-ref FILE": "references of --test-lattices",
     "--confidences FILE": "words of `wfstdec decode --confidence`, .ctm or .jsonl",
-    "--reliability FILE": "plot of right words by confidence: .png, .svg (matplotlib)",
-    # results
+    "--reliability FILE": "plot of accuracy by confidence: .png, .svg (matplotlib)",
     "--strict": "stop at the first utterance with a fault (default: skip it)",
-    "--resume": "continuation of the results of a run that was stopped",
-    "--overwrite": "new results in place of those of a run that was stopped",
-    f"--format {'|'.join(FORMATS)}": "of results (default: by --output, or text)",
+    "--resume": "continue the results of an interrupted run",
+    "--overwrite": "replace the results of an interrupted run",
+    f"--format {'|'.join(FORMATS)}": "format of results (default: by --output, text)",
     "--smart": "readable text: --itn en --punctuate en",
     "--itn GRAMMAR": "numbers, dates and sums in digits: en, en:all (0 to 9 too), a "
     ".fst or .far file over bytes, or off",
     "--punctuate MODEL": "punctuation and capitals: en, a file of build-punctuation, "
     "or off",
-    "--display-words FILE": "written forms, one a line, of words that are the same but "
-    "for case: McDonald",
-    "--join TEXT": "between words of texts and subtitles (default: a space, and "
+    "--display-words FILE": "written forms, one per line, of words that differ only in "
+    "case: McDonald",
+    "--join TEXT": "separator of words in texts and subtitles (default: a space, and "
     "nothing in scripts without spaces, such as Chinese)",
     "--subtitle-chars N": f"characters of a line (default: {_CUE.max_chars})",
     "--subtitle-lines N": f"lines of a subtitle (default: {_CUE.max_lines})",
     "--subtitle-seconds SECONDS": f"seconds of a subtitle (default: {_CUE.max_s})",
     "--subtitle-pause SECONDS": f"pause that ends a subtitle (default: {_CUE.pause_s})",
-    # alignment
     "--exact": "search until no alignment of lower cost is possible",
-    "--skip-cost NATS": "cost of a word left out (default: none may be)",
+    "--skip-cost NATS": "cost of a skipped word (default: none may be skipped)",
     "--unknown wildcard|error wildcard": "words that cannot be spelled: any speech, or "
     "an error",
-    "--insert-cost NATS": "cost of speech between words (default: none may be)",
-    f"--insert-frame-cost NATS {AlignOptions.insert_frame_cost}": "cost of each frame "
-    "of it in addition",
-    # Ray
+    "--insert-cost NATS": "cost of speech between words (default: not allowed)",
+    f"--insert-frame-cost NATS {AlignOptions.insert_frame_cost}": "additional cost "
+    "of each of its frames",
     "--ray ADDRESS": "Ray cluster: host:port, 'auto', or 'local', which starts one; "
-    "--output and --lattices are then folders that all nodes see, the first of Parquet",
+    "--output and --lattices are then folders on all nodes, the first of Parquet",
     "--actors N": "with --ray: processes, of --threads CPUs each, 1 unless given "
-    "(default: as many as there is room for)",
+    "(default: as many as fit)",
     f"--gpus-per-actor N {RayOptions.gpus}": _how(
         "with --ray: GPUs, or a part of one (default: 0)", type=float
     ),
     f"--batch-rows N {RayOptions.batch_rows}": "with --ray: rows of a batch",
     f"--file-rows N {RayOptions.file_rows}": "with --ray: rows of a file of results",
-    # a second pass
     "--audio PATH+": "recordings of the lattices, by their names: files, folders, "
     "lists of paths (.txt), manifests (.jsonl)",
     "--model-weight X 0.5": "weight of the costs of --model",
     "--model-texts N>0 16": "texts of each lattice that --model compares",
-    # audio
     "--kind encoder|mapped|hama|transformers-attention|transformers|onnx-transducer|"
     "nemo-attention|onnx-attention|streaming-onnx|onnx-asr|onnx|function": "kind of "
-    "model, where its files leave that open",
-    "--sample-rate HZ": "sample rate in Hz, where the model has none",
+    "model, if its files do not determine it",
+    "--sample-rate HZ": "sample rate in Hz, if the model has none",
     "--logits": _how("model outputs not normalised yet (log_softmax)", default=None),
     "--language CODE": "language that Whisper or Canary writes (default: en)",
     "--workers N": "pieces of audio encoded in parallel (default: one for each core)",
     "--channel N": "channel of the audio, from 0 (default: all, mixed)",
-    f"--max-audio-seconds S {MAX_SECONDS}": "longest recording taken",
-    "--allow-cut": "the readable part of files that were cut short",
+    f"--max-audio-seconds S {MAX_SECONDS}": "longest recording accepted",
+    "--allow-cut": "accept the intact part of truncated files",
     f"--whole S {CutOptions.whole_s}": "longest recording not cut at pauses",
-    # the server
     "--host HOST 127.0.0.1": "address to listen on: 0.0.0.0 for all",
-    "--port N 8000": "port; 0 takes a free one, printed first",
+    "--port N 8000": "port; 0 takes a free one, and prints it",
     "--processes N 1": _how(
         "processes that share the port and the memory of the decoder; auto: one for "
         "each core",
         type=_count_or_auto,
     ),
     "--key-file FILE": "file whose first line is the key of clients (default: that of "
-    "the environment, WFSTDEC_KEY; without either everybody may come)",
+    "the environment, WFSTDEC_KEY; without either anyone may connect)",
     "--origin ORIGIN": _how(
-        "another origin whose pages may use the server, such as https://example.org; "
-        "several times for several, '*' for all",
+        "further origin whose pages may use the server, such as https://example.org; "
+        "repeatable, '*' for all",
         action="append",
         default=[],
     ),
     "--host-name NAME": _how(
-        "another name that clients may call the server by, such as that of a proxy; "
-        "several times for several, '*' for all",
+        "further name of the server for clients, such as that of a proxy; repeatable, "
+        "'*' for all",
         action="append",
         default=[],
     ),
-    f"--endpoint-floor-ms N>=0 {round(1000 * ENDPOINT_FLOOR_S)}": "least silence after "
-    "which an utterance ends, in ms; endpointing below it only signals",
-    "--name NAME": "name of the model in answers (default: its file's name)",
-    "--lang LANGUAGE en": "language in answers",
+    f"--endpoint-floor-ms N>=0 {round(1000 * ENDPOINT_FLOOR_S)}": "shortest silence "
+    "that ends an utterance, in ms; shorter endpointing only signals",
+    "--name NAME": "name of the model in responses (default: its file's name)",
+    "--lang LANGUAGE en": "language in responses",
     "--wyoming ADDRESS": "address for Wyoming, the protocol of Home Assistant, such as "
-    "tcp://127.0.0.1:10300; of this machine alone, as it has no keys",
-    "--wyoming-any": "any address in --wyoming: everybody who reaches it may come",
+    "tcp://127.0.0.1:10300; of this machine only, as the protocol has no keys",
+    "--wyoming-any": "allow any address in --wyoming, without authentication",
     "--prompt-boosts on|off on": "rare words and names of OpenAI's `prompt` as boosts",
     "--no-page": "no page at /",
     "--ssl-certfile FILE": "TLS: the certificate, PEM",
     "--ssl-keyfile FILE": "TLS: its private key, PEM",
     "--proxy-headers": "trust in X-Forwarded-For and -Proto of --forwarded-allow-ips",
     "--forwarded-allow-ips LIST 127.0.0.1,::1": "proxies, with commas; '*' for all",
-    # texts that are compared
     "--ref FILE": "references: 'utterance words...' lines, .jsonl, .ctm or .trn",
     "--hyp FILE": "hypotheses: 'utterance words...' lines, .jsonl, .ctm or .trn",
-    "--ignore-case": "comparison of words without their case",
-    "--characters": "character error rates in place of those of words; spaces do not "
-    "count",
-    "--normalize": "comparison of words without case, punctuation (except ' inside "
-    "words, and . , : inside numbers), hyphens (taken as spaces) and Unicode form "
+    "--ignore-case": "ignore case when comparing words",
+    "--characters": "character error rates instead of word error rates; spaces are "
+    "ignored",
+    "--normalize": "ignore case, punctuation (except ' inside "
+    "words, and . , : inside numbers), hyphens (read as spaces) and Unicode form "
     "(NFKC)",
-    # scoring and inspecting
     "--worst N>=0 0": "worst utterances to show",
     "--draw FILE": "small graph for Graphviz's dot ('-': standard output)",
     "--recipe FOLDER": "recipe other than the shipped one",
-    # comparing and tuning
     "--utterances N>0": "utterances, evenly spaced (default: all)",
     f"--wfst OPTION=VALUES+ {' '.join(WFST_GRID)}": "WFST decoder: beam=8,13 "
     "max_active=7000,none",
     f"--trie OPTION=VALUES+ {' '.join(TRIE_GRID)}": "trie decoder: beam_size=32,128 "
-    "merge=max,sum; or beam:beam_size=6:16,8:32, values that go together",
+    "merge=max,sum; or beam:beam_size=6:16,8:32, values that vary together",
     "--greedy OPTION=VALUES*": "greedy decoder: lm_scale=0.2,0.4 blank_penalty=0,1",
-    "--repeats N>0 3": "timings of every point, in turn",
+    "--repeats N>0 3": "timings of every point",
     "--no-peers": "no kaldi-decoder",
     "--json FILE": "file of all figures",
     "--plot FILE": "plot of WER against RTFx: .png or .svg (needs matplotlib)",
@@ -399,14 +379,14 @@ _TABLE: dict[str, Any] = {
     "(--greedy: the blank penalty), nats",
     f"--boost-range {_RANGE['boost_scale']}": "range of --boost's scale",
     "--max-trials N>0 80": "most evaluations",
-    "--all": "rare kernels too: every kind of list in every way, greedy, alignment",
+    "--all": "also rare kernels: all kinds of boost lists, greedy, alignment",
     "--quiet": "results and errors only",
 }
-"""Help, or arguments of `add_argument`, by flag, words for values, and defaults.
+"""Help, or arguments of `add_argument`, by flag, metavar and default.
 
-Words for values are in capitals, with a bound (`N>0`), or `?`, `*`, `+` as argparse has
-it; choices have `|` between them. A flag without either is a switch, or an option of
-searches, whose kind and default are those of its field.
+Metavars are in capitals, with a bound (`N>0`), or `?`, `*`, `+` as in argparse; choices
+are separated by `|`. A flag without either is a switch, or an option of searches, with
+kind and default of its field.
 """
 for _limit in fields(Limits):
     _value = "SECONDS" if _limit.name.endswith("_s") else "N"
@@ -416,7 +396,7 @@ for _limit in fields(Limits):
 
 
 def search_defaults(name: str) -> dict[str, Any]:
-    """The default of a search option in each decoder that has it."""
+    """Return the default of a search option in each decoder that has it."""
     return {
         decoder: field.default
         for decoder, options in DECODERS.items()
@@ -426,7 +406,7 @@ def search_defaults(name: str) -> dict[str, Any]:
 
 
 def _arguments(usage: str, how: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A flag and its arguments of `add_argument`."""
+    """Return a flag and its arguments of `add_argument`."""
     flag, *words = usage.split()
     made: dict[str, Any] = {"help": how} if isinstance(how, str) else how
     if words and "|" in words[0]:
@@ -442,7 +422,7 @@ def _arguments(usage: str, how: str | dict[str, Any]) -> tuple[str, dict[str, An
             made["nargs"] = nargs or len(names)
     if defaults := tuple(map(made.get("type", str), words[len(values) :])):
         made["default"] = defaults if "nargs" in made else defaults[0]
-    # An option of searches: its kind is that of the first decoder that has it.
+    # The kind of a search option is that of the first decoder that has it.
     for decoder, default in list(search_defaults(name_of(flag)).items())[:1]:
         made["default"] = default
         hint = get_type_hints(DECODERS[decoder])[name_of(flag)]
@@ -475,7 +455,7 @@ RAY_OPTIONS = "--actors --gpus-per-actor --batch-rows --file-rows"
 AUDIO_MODEL = "--kind --sample-rate --logits --workers --language"
 LIMITS = " ".join(Limits.flag(one.name) for one in fields(Limits))
 GIVEN_LATTICES = {"help": "lattices of `wfstdec decode --lattices FILE`"}
-"""Of `--lattices` where they are read."""
+"""`--lattices` as an input."""
 
 
 def add_flags(
@@ -484,7 +464,7 @@ def add_flags(
     decoders: Collection[str] = tuple(DECODERS),
     **changes: Any,
 ) -> None:
-    """Add some of `FLAGS`, with other arguments where there are some."""
+    """Add some of `FLAGS`, with overrides."""
     for name in names.split():
         how = {**FLAGS[name], **changes}
         if "help" not in changes and "(default" not in how["help"]:
@@ -493,7 +473,6 @@ def add_flags(
 
 
 def _default_shown(name: str, decoders: Collection[str]) -> str:
-    """The default of a flag, or those of some decoders, as help shows it."""
     default, defaults = FLAGS[name].get("default"), search_defaults(name_of(name))
     shown = {d: str(x).lower() for d, x in defaults.items() if d in decoders}
     text = f"{default:g}" if isinstance(default, float) else str(default or "")
@@ -509,7 +488,7 @@ def _default_shown(name: str, decoders: Collection[str]) -> str:
 def add_decoder_flags(
     parser: argparse.ArgumentParser, decoders: Sequence[str], *, of_audio: bool
 ) -> None:
-    """Add the flags of decoders, in groups; those not given are not set."""
+    """Add the flags of decoders, in groups; absent flags remain unset."""
     text = (
         f"the search, by default {'that of the model, or ' * of_audio}{decoders[0]}; "
         f"of {', '.join(decoders)}: on a graph, on the trie of a lexicon or bare "
@@ -521,8 +500,8 @@ def add_decoder_flags(
     add_flags(parser, "--backend --threads" + ("" if of_audio else " --frame-shift"))
     for flag, text in _OF_THE_MODEL.items() if of_audio else ():
         add_flags(parser, flag, help=text, default=argparse.SUPPRESS)
-    # Help shows flags by the decoders that have them; SUPPRESS tells a flag that was
-    # not given from a default that was.
+    # Help shows flags by the decoders that have them; SUPPRESS distinguishes an absent
+    # flag from a default.
     groups: dict[str, argparse._ActionsContainer] = {}
     for name, all_owners in _owners().items():
         owners = [owner for owner in all_owners if owner in decoders]
@@ -536,7 +515,7 @@ def add_decoder_flags(
 
 
 def search_options(args: Args) -> Any:
-    """The options of the decoder that the flags ask for."""
+    """Return the options of the decoder chosen by the flags."""
     of_model = _OF_THE_MODEL if hasattr(args, "acoustic_model") else {}
     for name, decoders in _owners().items():
         flag = flag_of(name)
@@ -560,7 +539,6 @@ def search_options(args: Args) -> Any:
 
 
 def _owners() -> dict[str, list[str]]:
-    """The decoders that have a flag, by its name."""
     owners: dict[str, list[str]] = {}
     for decoder, options in DECODERS.items():
         for name in (*INPUTS[decoder].split(), *(one.name for one in fields(options))):
@@ -570,7 +548,7 @@ def _owners() -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its function, whose docstring is its help, and its flags by name."""
+    """Command: a function, whose docstring is its help, and its flags by name."""
 
     run: Callable[[Args], int | None]
     flags: str = ""
@@ -578,25 +556,25 @@ class Command:
     required: str = ""
     one_of: Sequence[str] = ()  # at most one flag of each
     at_most_one: str = ""
-    decoders: Sequence[str] = ()  # its decoders, whose flags it has
+    decoders: Sequence[str] = ()  # decoders, whose flags it has
     groups: Mapping[str, str] = field(default_factory=dict)  # by their titles in help
-    # Other arguments of `add_argument`, by flag
+    # Overrides of arguments of `add_argument`, by flag
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    common: str = ""  # flags that a short `--help` shows
+    common: str = ""  # flags in a short `--help`
     examples: str = ""
 
     @property
     def shown(self) -> str:
-        """The flags of a short `--help`: all, where none are named."""
+        """Return the flags of a short `--help`, by default all."""
         return self.common or " ".join([self.required, *self.one_of, self.flags])
 
     @property
     def description(self) -> str:
-        """Its help."""
+        """Help of the command."""
         return inspect.getdoc(self.run) or ""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Give the command its flags."""
+        """Add its flags to a parser."""
         for name, how in self.places.items():
             parser.add_argument(name, **how)
 
@@ -618,28 +596,28 @@ class Command:
 
 
 def changed(default: Any, text: str, **more: Any) -> dict[str, Any]:
-    """Another default and help of a flag, in a command."""
+    """Return an override of the default and help of a flag."""
     return {"default": default, "help": text, **more}
 
 
 def command(flags: str = "", **how: Any) -> Callable[[Any], Command]:
-    """Make a command of a function."""
+    """Turn a function into a command."""
     return lambda run: Command(run, flags, **how)
 
 
 def made_of(kind: type[_Made], args: Args, **others: Any) -> _Made:
-    """Make an object of a dataclass: fields are flags by name, except `others`."""
+    """Build a dataclass: fields are flags by name, except `others`."""
     names = {field.name for field in fields(cast(Any, kind))} - others.keys()
     return kind(**given_of(args, names), **others)
 
 
 def given_of(args: Args, names: Iterable[str]) -> dict[str, Any]:
-    """The values of flags that the command line has."""
+    """Return the values of flags on the command line."""
     return {name: value for name, value in vars(args).items() if name in names}
 
 
 def values_of(args: Args, names: str) -> dict[str, Any]:
-    """Values of flags, by names with spaces between: arguments of the same names."""
+    """Return values of flags as arguments, by names separated by spaces."""
     return {name: getattr(args, name) for name in names.split()}
 
 
@@ -665,16 +643,16 @@ def _given(args: Args, flags: str) -> Iterator[str]:
 
 
 def normalizer_of(args: Args) -> Normalizer:
-    """The rules that `--ignore-case` and `--normalize` ask for."""
+    """Return the rules of `--ignore-case` and `--normalize`."""
     return made_of(Normalizer, args)
 
 
 def open_vocabulary_of(args: Args) -> OpenVocabulary | None:
-    """The costs of words that `--open-vocabulary` gives."""
+    """Return the costs of `--open-vocabulary`."""
     return args.open_vocabulary and OpenVocabulary(*args.open_vocabulary)
 
 
 def limits_of(args: Args) -> Limits:
-    """The limits of the server that flags ask for."""
+    """Return the limits of the server."""
     flags = {one.name: name_of(Limits.flag(one.name)) for one in fields(Limits)}
     return Limits(**{name: getattr(args, flag) for name, flag in flags.items()})

@@ -1,4 +1,4 @@
-"""Commands that make, convert and describe graphs and language models; warm-up."""
+"""Commands that build, convert and describe graphs and language models; warm-up."""
 
 import importlib
 import logging
@@ -47,7 +47,7 @@ _LANG = {
     "lexicon": "lexicon_disambig.txt lexiconp_disambig.txt lexicon.txt lexiconp.txt",
     "grammar": "G.fst G.fst.txt",
 }
-"""Files of Kaldi's lang folders by flag; the first that is there is taken."""
+"""Files of Kaldi's lang folders by flag; the first existing one is used."""
 
 
 @command(
@@ -59,7 +59,7 @@ _LANG = {
     changes={
         "--lang": changed(
             None,
-            "Kaldi's lang folder, for what no other flag gives: tokens.txt or "
+            "Kaldi's lang folder, for inputs without a flag: tokens.txt or "
             "phones.txt, words.txt, lexicon_disambig.txt, G.fst",
             metavar="FOLDER",
         ),
@@ -72,9 +72,9 @@ _LANG = {
 """,
 )
 def build(args: Args) -> None:
-    """Build a search graph of tokens, a lexicon and a language model.
+    """Build a search graph from tokens, a lexicon and a language model.
 
-    States, arcs, seconds and memory of each stage are printed on standard error.
+    States, arcs, seconds and memory of each stage are printed to standard error.
     """
     if args.lang is not None:
         _take_lang(args)
@@ -98,7 +98,6 @@ def build(args: Args) -> None:
 
 
 def _take_lang(args: Args) -> None:
-    """Take from a lang folder what no flag gives."""
     given = {"lexicon": args.spell, "grammar": args.lm}
     for name, files in _LANG.items():
         found = [
@@ -109,15 +108,16 @@ def _take_lang(args: Args) -> None:
 
 
 def _spelling_of_words(args: Args, tokens: TokenTable) -> Lexicon:
-    """The words of the list, in its first column, spelt with the tokens."""
+    """Return the words of the list (first column), spelled with the tokens."""
     lines = map(str.split, read_lines(args.spell))
     words = composed(line[0] for line in lines if line)
     how = values_of(args, "sentencepiece_model")
     how["separator"] = separator_of(args.separator, tokens, silence=args.silence)
     lexicon, bad = spellable_words(words, tokens, **how)
-    # A few words in other scripts are usual; half of a list is a list for other tokens.
+    # A few words in other scripts are usual; half of a list indicates other tokens.
     if len(bad) >= len(lexicon):
-        return spelling_lexicon(words, tokens, **how)  # raises, with what is lacking
+        # raises, with the words that cannot be spelled
+        return spelling_lexicon(words, tokens, **how)
     if bad:
         _log.warning(
             "%s: %d of %d words cannot be spelt with the tokens and are left out: %s",
@@ -135,10 +135,10 @@ def _spelling_of_words(args: Args, tokens: TokenTable) -> Lexicon:
 """,
 )
 def build_lm(args: Args) -> None:
-    r"""Make a language model that decoders map into memory: a folder, of an ARPA file.
+    r"""Build a language model for memory mapping: a folder, from an ARPA file.
 
-    Over the tokens (for decoding without a lexicon), over the words of a lexicon, or
-    over those of a graph; the folder holds them too.
+    It is over the tokens (for decoding without a lexicon), over the words of a lexicon,
+    or over those of a graph; the folder includes them.
 
         wfstdec build-lm --arpa bpe.arpa --tokens tokens.txt --output lm
         wfstdec build-lm --arpa lm.arpa --tokens ... --lexicon ... --output lm
@@ -165,9 +165,10 @@ def build_lm(args: Args) -> None:
 """,
 )
 def build_punctuation(args: Args) -> None:
-    """Build a model of punctuation and capitals, of printed text in any language.
+    """Build a model of punctuation and capitals from printed text in any language.
 
-    A paragraph a line. The model is a network on the words around each place.
+    Input has a paragraph per line. The model is a network on the words around each
+    place.
     """
     options = made_of(BuildOptions, args)
     given = values_of(args, "tune speech")
@@ -181,11 +182,11 @@ def build_punctuation(args: Args) -> None:
     examples="\n  wfstdec convert graph.npz graph.fst\n",
 )
 def convert(args: Args) -> None:
-    """Convert graphs: of Kaldi, k2 or NeMo scripts to ours, ours to OpenFst files.
+    """Convert graphs of Kaldi, k2 or NeMo scripts to ours, ours to OpenFst files.
 
     An input that ends in .npz is ours and becomes an OpenFst file; any other is an
     OpenFst file (const, vector) or AT&T text and becomes ours. Foreign graphs need
-    token and word tables where their files have none.
+    token and word tables unless their files have them.
     """
     if args.input.endswith(".npz"):
         wfstdec.to_openfst(wfstdec.load_graph(args.input), args.output, args.to)
@@ -219,10 +220,9 @@ def info(args: Args) -> None:
 
 
 def _describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
-    """Facts about a language model, in order."""
     automaton, unit = lm.automaton, lm.unit
     degrees = np.diff(automaton.state_arc_splits)
-    # The label after the last is that of all words unknown to the model.
+    # The label after the last is that of unknown words.
     unknown = np.count_nonzero(automaton.label_alias == lm.num_labels)
     num_labels = lm.num_labels - (unit == "word")  # the table begins with <eps>
     facts = {
@@ -264,9 +264,9 @@ def completion(args: Args) -> None:
 def warm_up(args: Args) -> None:
     """Compile kernels ahead of time, to avoid latency on the first call.
 
-    It is meant for container builds, editable installations, and packages that came
-    without machine code. Compiled kernels are kept next to the sources, in
-    NUMBA_CACHE_DIR or in ~/.cache/wfstdec. Kernels that are there already cost nothing.
+    For container builds, editable installations, and packages without machine code.
+    Compiled kernels are stored next to the sources, in NUMBA_CACHE_DIR or in
+    ~/.cache/wfstdec. Existing kernels are not compiled again.
     """
     ways = ALL if args.all else USUAL
     ahead = {path.name for place in AHEAD for path in place.glob(f"*{ENTRY}")}

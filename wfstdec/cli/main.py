@@ -1,7 +1,7 @@
-"""`wfstdec COMMAND`: finds the command, runs it, turns errors into one line.
+"""Entry point `wfstdec COMMAND`: runs a command, and reports errors in one line.
 
-Exit codes: 0 it did what was asked; 1 it could not, standard error says why; 2 the
-command line itself is wrong (as argparse has it).
+Exit codes: 0 success; 1 failure, with a message on standard error; 2 wrong command line
+(as in argparse).
 """
 
 from __future__ import annotations
@@ -35,38 +35,41 @@ COMMANDS = {
     "info": ("graphs", "contents of a graph or a saved language model"),
     "decode": ("decode", "log-probs to words with times"),
     "transcribe": ("decode", "audio to words with times, by a model and a decoder"),
-    "serve": ("serve", "the same for streams and files over the network; a page"),
+    "serve": ("serve", "HTTP and WebSocket server for audio streams and files"),
     "align": ("decode", "a known text and log-probs to times of words"),
     "format": ("decode", "words to readable text: numbers, punctuation, capitals"),
     "rescore": ("decode", "another language model, or other scales, on lattices"),
     "score": ("evaluate", "word error rate of hypotheses"),
-    "compare": ("evaluate", "searches compared: WER, speed, search errors, memory"),
+    "compare": (
+        "evaluate",
+        "comparison of searches: WER, speed, search errors, memory",
+    ),
     "tune": ("evaluate", "LM scale and word insertion for a dev set"),
     "convert": ("graphs", "graphs from and to OpenFst files"),
-    "demo": ("checks", "all of it on the shipped recipe: real speech to words"),
+    "demo": ("checks", "build and decode the shipped recipe: real speech to words"),
     "warm-up": ("graphs", "compilation of kernels ahead of time, in parallel"),
-    "completion": ("graphs", "a script for the shell that completes all of these"),
+    "completion": ("graphs", "shell script that completes commands and flags"),
 }
-"""The module of each command, imported when it is run, and its purpose."""
+"""Module of each command, imported when it runs, and its purpose."""
 TEXTS = "blank", "join", "separator", "silence"
-"""Flags whose value may be `-`, and is no file."""
+"""Flags whose value may be `-` and is not a file."""
 OK, FAILED, INTERRUPTED = 0, 1, 130
 _DEFAULT_AT_MOST = 40
-STOPPED = 128  # and the number of the signal
+STOPPED = 128  # plus the number of the signal
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    Returns the exit code. `SystemExit(2)` is raised where argparse finds a fault.
+    Returns the exit code. Raises `SystemExit(2)` for errors of argparse.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
-    # Flags of this command alone: those of others would import half of the library.
+    # Flags of this command only: those of others would import half of the library.
     parser = make_parser(argv[0] if argv else "")
     _check_names(parser, argv)
     args = parser.parse_args(argv)
     with _stopping(), _log_to_stderr(quiet=args.quiet), warnings.catch_warnings():
-        # In one line, without the place in our sources.
+        # On one line, without the place in our sources.
         warnings.showwarning = lambda message, *_, **__: _print(f"warning: {message}")
         warnings.simplefilter("ignore" if args.quiet else "once", UserWarning)
         try:
@@ -75,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     f"standard input for {' and '.join(piped)}, expected it for one"
                 )
             return command_named(args.command).run(args) or OK
-        except BrokenPipeError:  # the reader of our output went away: `| head`
+        except BrokenPipeError:  # the reader of our output has closed it: `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         except (WfstdecError, OSError) as error:
@@ -87,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_names(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Name the nearest command or flag of one that there is not."""
+    """Name the nearest command or flag for an unknown one."""
     if not argv or argv[0].startswith("-"):
         return
     if argv[0] not in COMMANDS:
@@ -101,14 +104,14 @@ def _check_names(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Words for an error: `; nearest: ...`, or an empty text."""
+    """Return `; nearest: ...` for an error, or an empty text."""
     found = difflib.get_close_matches(name, names, n=1)
     return f"; nearest: {found[0]}" if found else ""
 
 
 def piped_of(args: argparse.Namespace) -> list[str]:
-    """The flags that read standard input."""
-    from wfstdec.text.files import STDIN  # with NumPy, which `--version` does without
+    """Return the flags that read standard input."""
+    from wfstdec.text.files import STDIN  # with NumPy, which `--version` avoids
 
     others = "output", "draw", "json", "plot", *TEXTS
     values = {n: str(x) for n, x in vars(args).items() if n not in others}
@@ -116,13 +119,13 @@ def piped_of(args: argparse.Namespace) -> list[str]:
 
 
 def command_named(name: str) -> Command:
-    """A command, its module imported now."""
+    """Return a command, importing its module."""
     module = importlib.import_module(f"wfstdec.cli.{COMMANDS[name][0]}")
     return getattr(module, name.replace("-", "_"))
 
 
 def make_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands; flags of all, or of one only."""
+    """Return the parser of all commands, with flags of all or of one."""
     parser = argparse.ArgumentParser(
         prog="wfstdec", description="Decode CTC speech models with search graphs."
     )
@@ -143,7 +146,7 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 class _ShortHelp(argparse.Action):
-    """Shows the flags that most users need, examples, and how to see the rest."""
+    """Action that shows the usual flags, examples, and how to see the rest."""
 
     def __init__(
         self, option_strings: Sequence[str], command: Command, **_: Any
@@ -153,7 +156,6 @@ class _ShortHelp(argparse.Action):
         self._command = command
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """Print it, and end the program."""
         places = parser._get_positional_actions()
         known, common = parser._option_string_actions, self._command.shown.split()
         rows = []
@@ -162,7 +164,7 @@ class _ShortHelp(argparse.Action):
             value = "" if one.nargs == 0 else " ".join(x or "NAME" for x in names)
             if not one.option_strings:
                 value = str(one.metavar or one.dest)
-            # Without what a semicolon divides off, and without a long default.
+            # Without text after a semicolon, and without a long default.
             text, *default = (one.help or "").split(" (default: ", 1)
             text = text.partition("; ")[0]
             if default and len(default[0]) < _DEFAULT_AT_MOST:
@@ -181,7 +183,7 @@ class _ShortHelp(argparse.Action):
 
 
 class _Stopped(KeyboardInterrupt):
-    """Another signal than Ctrl-C's asks the program to end: its name and number."""
+    """A signal other than Ctrl-C's to end the program."""
 
     def __str__(self) -> str:
         return f"stopped by {self.args[0]}"
@@ -189,13 +191,12 @@ class _Stopped(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[None]:
-    """Let signals that ask us to end do it as Ctrl-C does: with work in order."""
-
     def stop(number: int, _: object) -> None:
         raise _Stopped(signal.Signals(number).name, number)
 
     before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():  # no other may
+    # only the main thread may
+    if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) == signal.SIG_DFL:  # SIGHUP is not, by nohup
                 before[number] = signal.signal(number, stop)
@@ -207,7 +208,6 @@ def _stopping() -> Iterator[None]:
 
 
 def _failed(command: str, error: BaseException, code: int) -> int:
-    """Print an error in a line, and its notes."""
     text = "interrupted" if type(error) is KeyboardInterrupt else str(error)
     lines = [text, *getattr(error, "__notes__", ())]
     sys.stderr.write("".join(f"wfstdec {command}: {line}\n" for line in lines))
@@ -215,8 +215,6 @@ def _failed(command: str, error: BaseException, code: int) -> int:
 
 
 class _StderrHandler(logging.Handler):
-    """Lines on standard error, above a progress bar where there is one."""
-
     def emit(self, record: logging.LogRecord) -> None:
         prefix = "warning: " if record.levelno >= logging.WARNING else ""
         _print(prefix + self.format(record))
@@ -224,7 +222,6 @@ class _StderrHandler(logging.Handler):
 
 @contextlib.contextmanager
 def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
-    """The library's log goes to standard error; as it was before, afterwards."""
     logger = logging.getLogger("wfstdec")
     before = logger.level, logger.handlers, logger.propagate
     logger.setLevel(logging.ERROR if quiet else logging.INFO)
@@ -237,7 +234,6 @@ def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
 
 
 def _print(text: str) -> None:
-    """Write a line on standard error, above a progress bar."""
-    from tqdm import tqdm  # `--version` has nothing to write
+    from tqdm import tqdm  # `--version` does not need it
 
     tqdm.write(text, file=sys.stderr)

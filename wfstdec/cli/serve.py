@@ -1,4 +1,4 @@
-"""The command `serve`."""
+"""Command `serve`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from wfstdec.server.readable import Readable
 
 KEY_VARIABLE = "WFSTDEC_KEY"
-_PER_CLIENT = 64  # where addresses are those of clients, and not of a proxy
+_PER_CLIENT = 64  # if addresses are those of clients, not of a proxy
 
 _log = logging.getLogger(__name__)
 
@@ -61,14 +61,14 @@ _log = logging.getLogger(__name__)
     "--forwarded-allow-ips --confidence --endpoint-floor-ms --prompt-boosts "
     f"{READABLE} {AUDIO_MODEL}",
     changes={
-        "--smart": {"help": "readable text also for clients that do not ask for it"}
+        "--smart": {"help": "readable text also for clients that do not request it"}
     },
     places={"acoustic_model": MODEL},
     decoders=tuple(DECODERS),
     groups={"limits": LIMITS},
     common="--graph --decoder --tokens --lm-scale --beam --confidence --host --port "
     "--key-file --max-streams",
-    # They run in `graphs/librispeech_demo`, once a graph is there.
+    # They run in `graphs/librispeech_demo`, if it has a graph.
     examples=r"""
   wfstdec serve model.json --graph graph.npz --lm-scale 0.8 --beam 10
   wfstdec serve model.json --decoder trie --lexicon lexicon.txt.gz --lm lm.arpa.gz \
@@ -76,15 +76,15 @@ _log = logging.getLogger(__name__)
 """,
 )
 def serve(args: Args) -> int:
-    r"""Serve a model: streams and files of audio in, words out, for clients that exist.
+    r"""Serve a model over HTTP, WebSocket and TCP: streams and files of audio to words.
 
         wfstdec serve model.onnx --graph graph.npz --lm-scale 0.8
         wfstdec serve model.onnx --tokens tokens.txt --graph graph.npz --host 0.0.0.0 \
             --key-file key.txt --max-streams 100
 
     OpenAI's clients POST files to /v1/audio/transcriptions and stream to /v1/realtime,
-    Deepgram's stream and POST files to /v1/listen, and browsers find a page at /. Home
-    Assistant connects to the address of --wyoming. The first line is the address;
+    Deepgram's stream and POST files to /v1/listen; a web UI is at /. Home Assistant
+    connects to the address of --wyoming. The first line of output is the address;
     `ready` follows when all kernels are compiled. SIGTERM, or Ctrl-C, drains: streams
     get their final words. A second one ends at once.
     """
@@ -103,24 +103,24 @@ def serve(args: Args) -> int:
     limits, key, origins = limits_of(args), read_key(args.key_file), _origins(args)
     if limits.per_client is None and args.proxy_headers:
         limits = dataclasses.replace(limits, per_client=_PER_CLIENT)
-    # Numbers and punctuation are ready for clients that ask for them.
+    # Numbers and punctuation are ready for clients that request them.
     own = "en" if args.lang[:2].lower() == "en" else "off"
     args.itn, args.punctuate = args.itn or own, args.punctuate or own
     tls = _tls(args)
     options = search_options(args)
-    # The port first: a model takes a while to load, and another server may have it.
+    # The port first: a model takes a while to load, and the port may be in use.
     with contextlib.ExitStack() as sockets:
         listening = sockets.enter_context(running.open_socket(args.host, args.port))
         host, port = listening.getsockname()[:2]
         wyoming_socket = _open_wyoming(args, running.open_socket)
         sockets.enter_context(wyoming_socket or contextlib.nullcontext())
         if key is None and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
-            text = "everybody who reaches %s may use the server; --key-file sets a key"
+            text = "anyone who can reach %s may use the server; --key-file sets a key"
             _log.warning(text, host)
         hosts = known_hosts(args, host, key)
         _allow_open_files()
         shared = Shared(limits, args.processes)
-        # Its warnings and errors are to come out where ours do.
+        # Its warnings and errors go where ours do.
         theirs, ours = logging.getLogger("uvicorn"), logging.getLogger("wfstdec")
         theirs.handlers, theirs.propagate = ours.handlers, False
 
@@ -149,7 +149,8 @@ def serve(args: Args) -> int:
             wyoming_server = None
             if wyoming_socket is not None:
                 wyoming_server = wyoming.Server(serving, wyoming_socket)
-            if is_worker := shared.processes > 1:  # no client waits for one of them
+            # clients do not wait for one of several
+            if is_worker := shared.processes > 1:
                 serving.engine.start()
                 serving.engine.warm()
             server = running.DrainingServer(
@@ -191,7 +192,7 @@ def serve(args: Args) -> int:
                 shared,
                 partial(print, "ready", flush=True),
             ).run()
-    if threading.active_count() > 1:  # cut off: nobody waits for what is under way
+    if threading.active_count() > 1:  # cut off: without waiting for threads
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
@@ -205,7 +206,7 @@ def _address(scheme: str, host: str, port: int) -> str:
 def _open_wyoming(
     args: Args, open_socket: Callable[[str, int], socket.socket]
 ) -> socket.socket | None:
-    """Bind the socket for Wyoming, if there is to be one: to this machine alone."""
+    """Bind the socket for Wyoming, if requested: to this machine only."""
     need(args, "--wyoming-any", "--wyoming")
     if args.wyoming is None:
         return None
@@ -224,7 +225,7 @@ def _open_wyoming(
     if not (args.wyoming_any or ipaddress.ip_address(address).is_loopback):
         bound.close()
         raise OptionError(
-            f"--wyoming {args.wyoming} can be reached by other machines, and the "
+            f"--wyoming {args.wyoming} can be reached from other machines, and the "
             "protocol has no keys; expected an address of this machine alone, such as "
             "tcp://127.0.0.1:10300; --wyoming-any allows others"
         )
@@ -232,7 +233,6 @@ def _open_wyoming(
 
 
 def _readable(args: Args) -> Readable:
-    """Load what makes text readable, and its kernels."""
     from wfstdec.server.readable import Readable
 
     formatter = formatter_of(args)
@@ -260,28 +260,28 @@ def _prepare_processes(args: Args) -> None:
         )
     cores = max(1, len(os.sched_getaffinity(0)) // args.processes)
     args.threads, args.workers = args.threads or cores, args.workers or cores
-    # For metrics of all processes; read where `prometheus_client` is imported.
+    # For metrics of all processes; read when `prometheus_client` is imported.
     folder = tempfile.mkdtemp(prefix="wfstdec-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
 
 
 def _spec(args: Args) -> EncoderSpec:
-    """Load the model for what a decoder has to know of it."""
+    """Return the facts of the model that a decoder needs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # each process warns again
         return load_acoustic_model(args).spec
 
 
 def _keep_objects() -> None:
-    """Collect garbage, and leave all objects out of later collections."""
-    # A full collection of them stops all streams for 76 ms.
+    """Collect garbage, and exclude all objects from later collections."""
+    # A full collection would stop all streams for 76 ms.
     gc.collect()
     gc.freeze()
 
 
 def read_key(path: str | None) -> str | None:
-    """Read the key of a file, or of the environment; None where there is none."""
+    """Read the key from a file, or from the environment; None without one."""
     text = os.environ.get(KEY_VARIABLE)
     if path is not None:
         with open(path, encoding="utf-8") as file:
@@ -298,7 +298,6 @@ def read_key(path: str | None) -> str | None:
 
 
 def _origins(args: Args) -> tuple[str, ...]:
-    """Origins whose pages may use the server, as browsers write them."""
     for origin in args.origin:
         parts = urlsplit(origin)
         if origin != "*" and f"{parts.scheme}://{parts.netloc}" != origin.lower():
@@ -310,7 +309,7 @@ def _origins(args: Args) -> tuple[str, ...]:
 
 
 def known_hosts(args: Args, bound: str, key: str | None) -> tuple[str, ...]:
-    """Names, in lower case, that clients may call the server by."""
+    """Return names, in lower case, that clients may use for the server."""
     if key is not None and bound in ("0.0.0.0", "::") and not args.host_name:
         _log.info("any host is answered, as a key is needed; --host-name restricts it")
         return ("*",)
@@ -324,7 +323,6 @@ def known_hosts(args: Args, bound: str, key: str | None) -> tuple[str, ...]:
 
 
 def _tls(args: Args) -> dict[str, str]:
-    """Settings of TLS, for uvicorn; none where there is no certificate."""
     need(args, "--ssl-keyfile", "--ssl-certfile")
     given = {"ssl_certfile": args.ssl_certfile, "ssl_keyfile": args.ssl_keyfile}
     for path in filter(None, given.values()):
@@ -333,8 +331,7 @@ def _tls(args: Args) -> dict[str, str]:
 
 
 def _allow_open_files() -> None:
-    """Raise the soft limit of open files to the hard one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Some systems have no hard limit, and take no soft one like it.
+    # Some systems have no hard limit, and refuse such a soft one.
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""Searches side by side on one's own data: WER, speed, search errors, memory.
+"""Comparison of searches on your data: WER, speed, search errors, memory.
 
 from wfstdec import compare
 

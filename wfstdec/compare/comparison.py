@@ -1,6 +1,6 @@
 """Searches of a comparison, its points, and its table.
 
-A `Search` is a decoder with all its settings; it gives `Outcome` for each utterance.
+A `Search` is a decoder with all its settings; it returns an `Outcome` per utterance.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import PathLike, atomic_write, read_lines, reading
 
-Setting = Mapping[str, Any]
-"""Options by name: numbers, strings, truth values or None."""
+Setting = Mapping[str, Any]  # Options by name: numbers, strings, booleans or None
 
 
 def label(setting: Setting) -> str:
-    """`beam 8, max_active 2000`."""
+    """Return `beam 8, max_active 2000`."""
     return ", ".join(
         f"{name} {x:g}" if isinstance(x, float) else f"{name} {str(x).lower()}"
         for name, x in setting.items()
@@ -35,59 +34,60 @@ def label(setting: Setting) -> str:
 
 
 class Outcome(NamedTuple):
-    """Text of an utterance that a search found, and its cost."""
+    """Text and cost of an utterance by a search."""
 
     text: str  # The words, joined by single spaces
-    # Cost that the search minimised, nats; None if unknown
+    # Minimised cost, nats; None if unknown
     total_cost: float | None = None
-    # Whether the path is a whole one; None if unknown
+    # Whether the path reached a final state; None if unknown
     reached_final: bool | None = None
 
     @classmethod
     def of(cls, hypothesis: Hypothesis) -> Outcome:
-        """Make an outcome of one of our hypotheses."""
+        """Return the outcome of a hypothesis."""
         cost, reached = float(hypothesis.total_cost), bool(hypothesis.reached_final)
         return cls(hypothesis.spaced_text, cost, reached)
 
 
 Decode = Callable[[Sequence[np.ndarray], Sequence[Any] | None], Sequence[Outcome]]
-"""Decodes log-probs, float32 [T, V] each, with boosts of each utterance or None."""
+"""Function from log-probs, float32 [T, V] each, and boosts by utterance or None."""
 
 
 @dataclass(frozen=True)
 class SearchFacts:
-    """Facts of a search that hold at all its settings."""
+    """Facts of a search that hold for all its settings."""
 
     # All options by name; settings change some
     options: Setting = field(default_factory=dict)
-    # Seconds on the wall to load what the settings share; None if unknown
+    # Wall seconds to load the shared parts; None if unknown
     load_s: float | None = None
-    # Growth of the resident set by it; no part of `Point.memory_mb`
+    # Growth of the resident set by loading; excluded from `Point.memory_mb`
     load_mb: float | None = None
-    # Fingerprints of what was loaded, by name
+    # Fingerprints of loaded files, by name
     inputs: Mapping[str, str] = field(default_factory=dict)
-    takes_boosts: bool = True  # Whether it ran with the boost lists too
+    takes_boosts: bool = True  # Whether it also ran with the boost lists
 
 
 class Search(ABC):
-    """A decoder with all the settings that are to be tried."""
+    """Decoder with all the settings to run."""
 
     name: str  # in tables and plots
-    settings: Sequence[Setting]  # the narrowest first; search errors are of the last
-    facts = SearchFacts()  # those of all settings
+    # narrowest first; search errors are relative to the last
+    settings: Sequence[Setting]
+    facts = SearchFacts()  # valid for all settings
     takes_boosts = True
-    clock: Callable[[], float] | None = None  # CPU seconds so far in a model of its own
+    clock: Callable[[], float] | None = None  # CPU seconds so far in its own model
 
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
-        """The boosts of each utterance as `Decode` takes them; called untimed."""
+        """Return the boosts of each utterance for `Decode`; not timed."""
         return boosts
 
     @abstractmethod
     def prepare(self, setting: Setting) -> Decode:
-        """Make a decoder that runs in one thread."""
+        """Return a decoder that runs in one thread."""
 
     def lattice_decoder(self, setting: Setting) -> Decoder | None:
-        """Make the decoder of a setting for lattices; None where it keeps none."""
+        """Return a decoder of a setting for lattices; None if it has none."""
         return None
 
 
@@ -95,29 +95,29 @@ class Search(ABC):
 class PhraseScore:
     """Occurrences of phrases in references and hypotheses."""
 
-    hits: int  # Occurrences that both have
+    hits: int  # Occurrences in both
     in_references: int
     in_hypotheses: int
 
     @property
     def precision(self) -> float | None:
-        """Hits among the occurrences in the hypotheses; None where there are none."""
+        """Hits among the occurrences in the hypotheses; None without any."""
         return self.hits / self.in_hypotheses if self.in_hypotheses else None
 
     @property
     def recall(self) -> float | None:
-        """Hits among the occurrences in the references; None where there are none."""
+        """Hits among the occurrences in the references; None without any."""
         return self.hits / self.in_references if self.in_references else None
 
     @property
     def f_score(self) -> float | None:
-        """Harmonic mean of precision and recall; None where no phrase occurs."""
+        """Harmonic mean of precision and recall; None without occurrences."""
         whole = self.in_references + self.in_hypotheses
         return 2 * self.hits / whole if whole else None
 
 
 class PhraseCounter:
-    """Counts phrases in texts; a text costs the same for any list."""
+    """Counter of phrases in texts; its time does not depend on the list's length."""
 
     def __init__(self, phrases: Iterable[str]) -> None:
         self._by_length: dict[int, set[tuple[str, ...]]] = defaultdict(set)
@@ -127,11 +127,10 @@ class PhraseCounter:
                 self._by_length[len(words)].add(words)
 
     def __len__(self) -> int:
-        """Number of phrases."""
         return sum(map(len, self._by_length.values()))
 
     def count(self, words: Sequence[str]) -> Counter[tuple[str, ...]]:
-        """The phrases that occur in a text, and how often."""
+        """Return the phrases in a text, with their counts."""
         text, found = tuple(words), Counter[tuple[str, ...]]()
         for length, known in self._by_length.items():
             starts = range(len(text) - length + 1)
@@ -156,28 +155,28 @@ class PhraseCounter:
 FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
 
 ONLY_SETTING = "only setting"
-"""Name of a setting that has no options: the one of a search without widths."""
+"""Name of the setting without options, of a search without widths."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A search at one setting.
+    """Measurements of a search at one setting.
 
     Attributes:
-        search: The name of the search.
-        boosts: The name of the boost list, None for none.
+        search: Name of the search.
+        boosts: Name of the boost list, None for none.
         setting: Options in which the points of a search differ.
-        errors: Word errors, over all utterances.
-        phrases: Scores of the key phrases; None where there are none.
+        errors: Word errors over all utterances.
+        phrases: Scores of the key phrases, if any.
         cpu_s: CPU seconds of one thread to decode all utterances, by repetition.
         audio_s: Seconds of audio in them.
-        search_errors: Share of the utterances whose total cost is above that of the
-            search's widest setting, or that miss a final state which that one reaches;
-            None without costs, or for a single setting.
+        search_errors: Share of utterances whose total cost is above that of the
+            search's widest setting, or that miss a final state reached by it; None
+            without costs, or for a single setting.
         unfinished: Share of the utterances without a final state; None if unknown.
-        memory_mb: Growth of the resident set to its peak, from before the decoder is
-            built until all is decoded.
-        model_s: CPU seconds of `cpu_s` in a model that the search runs itself.
+        memory_mb: Growth of the resident set to its peak, while the decoder is built
+            and runs.
+        model_s: CPU seconds of `cpu_s` in the search's model.
         kept: Oracle errors of n-best lists and lattices; None where not requested.
         wer_interval: 95 % interval of the WER, percent, see `wfstdec.metrics`; None
             for fewer than two utterances, or without any error.
@@ -204,28 +203,28 @@ class Point:
 
     @property
     def rtfx(self) -> float:
-        """Seconds of audio per CPU second of one thread, in the fastest turn."""
+        """Seconds of audio per CPU second of one thread, in the fastest repetition."""
         return self.audio_s / max(min(self.cpu_s), 1e-9)
 
     @property
     def series(self) -> str:
-        """The search and its boost list: what tables and plots group by."""
+        """Search and boost list: the group in tables and plots."""
         return self.search + (f" + {self.boosts}" if self.boosts else "")
 
     @property
     def label(self) -> str:
-        """The setting in words."""
+        """Setting as text."""
         return label(self.setting) or ONLY_SETTING
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Searches side by side on the same utterances.
+    """Measurements of searches on the same utterances.
 
     Attributes:
         points: In the order of searches, boost lists and settings.
-        searches: Facts about each search, by its name.
-        facts: Date, machine, versions, what was decoded, fingerprints of the inputs.
+        searches: Facts of each search, by name.
+        facts: Date, machine, versions, data and fingerprints of the inputs.
     """
 
     points: tuple[Point, ...]
@@ -234,40 +233,40 @@ class Comparison:
 
     @property
     def lists(self) -> list[str | None]:
-        """The boost lists of the points, None for none, in their order."""
+        """Boost lists of the points in order, None for none."""
         return list(dict.fromkeys(point.boosts for point in self.points))
 
     def heading(self, point: Point) -> str:
-        """The series of a point, with a note where its search takes no boosts."""
+        """Return the series of a point, with a note if its search takes no boosts."""
         named = any(self.lists) and not self.searches[point.search].takes_boosts
         return point.series + (" (takes no boosts)" if named else "")
 
     def front(self, boosts: str | None = None) -> list[Point]:
-        """The Pareto front of the points of a boost list, the fastest first.
+        """Return the Pareto front of the points of a boost list, fastest first.
 
-        A point is on it if no other is at least as fast and as accurate, and better
-        in one of the two.
+        A point is on it if no other is at least as fast and accurate, and better in
+        one.
         """
         return pareto(point for point in self.points if point.boosts == boosts)
 
     def save(self, path: PathLike) -> None:
-        """Write as JSON, whole or not at all; `load_comparison` gives an equal object.
+        """Write JSON atomically; `load_comparison` returns an equal object.
 
         Raises:
             FormatError: The file cannot be written.
         """
         content = {"format": FORMAT, "version": FORMAT_VERSION, **asdict(self)}
-        # JSON has no infinity: it is the text "inf".
+        # JSON has no infinity: the text "inf" represents it.
         plain = json.loads(json.dumps(content), parse_constant={"Infinity": "inf"}.get)
         with atomic_write(path, "w") as file:
             file.write(json.dumps(plain, indent=1, allow_nan=False) + "\n")
 
 
 def load_comparison(path: PathLike) -> Comparison:
-    """Read what `Comparison.save` wrote.
+    """Read the output of `Comparison.save`.
 
     Raises:
-        FormatError: The file cannot be read, or is something else.
+        FormatError: The file cannot be read, or has another format.
     """
     wrote = f"what `wfstdec compare --json` wrote, version {FORMAT_VERSION}"
     with reading(path, "comparison", wrote):
@@ -281,7 +280,7 @@ def load_comparison(path: PathLike) -> Comparison:
 
 
 def pareto(points: Iterable[Point]) -> list[Point]:
-    """Points that no other beats in WER and RTFx, the fastest first."""
+    """Return the points that no other dominates in WER and RTFx, fastest first."""
     front: list[Point] = []
     for point in sorted(points, key=lambda point: (-point.rtfx, point.wer)):
         if not front or point.wer < front[-1].wer:
@@ -306,15 +305,14 @@ _KINDS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _read(found: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a file; older ones lack the last, newer ones are an error."""
+    """Return the fields of a file; older ones may lack some."""
     for name in found.keys() & _KINDS:
         if found[name] is not None:
             found[name] = _KINDS[name](found[name])
     return found
 
 
-NONE = "-"
-"""Stands where a search has no figure."""
+NONE = "-"  # Placeholder of missing figures
 
 COLUMNS: Mapping[str, tuple[str, Callable[[Point], str]]] = {
     "setting": ("", lambda p: p.label),
@@ -333,11 +331,11 @@ COLUMNS: Mapping[str, tuple[str, Callable[[Point], str]]] = {
     "model s": ("model_s", lambda p: f"{_model_s(p):.2f}" if p.model_s else NONE),
     "search s": ("model_s", lambda p: f"{min(p.cpu_s) - _model_s(p):.2f}"),
 }
-"""Columns: the field of points that some must have for it, and its cells."""
+"""Columns: the field that a point must have, and its cells."""
 
 
 def table(comparison: Comparison) -> str:
-    """A block of lines for each search and boost list; `*` marks the Pareto front."""
+    """Return a table by search and boost list; `*` marks the Pareto front."""
     points = comparison.points
     columns = {
         name: cell
@@ -375,13 +373,11 @@ def _wer(point: Point, name: str) -> str:
 
 
 def _model_s(point: Point) -> float:
-    """CPU seconds of the fastest turn that are the model's."""
     fastest = point.cpu_s.index(min(point.cpu_s))
     return point.model_s[fastest] if point.model_s else 0.0
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns in line, the setting to the left; a row of one cell is a heading."""
     full = [row for row in rows if len(row) > 1]
     first, *widths = [max(map(len, column)) for column in zip(*full, strict=True)][1:]
     lines = []
@@ -394,7 +390,6 @@ def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    """Notes on the figures, a few lines below the table."""
     facts = comparison.facts
     loads: dict[str, list[str]] = {}
     for name, one in comparison.searches.items():
@@ -405,12 +400,12 @@ def _notes(comparison: Comparison) -> list[str]:
     listed = [f"{' and '.join(names)} {taken}" for taken, names in loads.items()]
     return [
         f"RTFx: seconds of audio per CPU second of one thread, best of "
-        f"{facts['repeats']} by turns. Search errors: total",
+        f"{facts['repeats']} alternated runs. Search errors: total",
         "cost above that of the widest setting of the same search. MB: growth of the "
         "resident set while",
         "the decoder is made and decodes. *: no point is faster and as accurate. 95 %: "
         "bootstrap over",
-        "utterances; searches on the same ones differ less by chance than these tell.",
+        "utterances; searches on the same ones differ less by chance than these show.",
         *([f"Loaded before: {'; '.join(listed)}."] if listed else []),
         *(
             f"Best of list, of lattice: the WER of the best of {size} texts, and of "

@@ -1,4 +1,4 @@
-"""Kaldi's search on the graph that ours goes through: FasterDecoder of kaldi-decoder.
+"""Kaldi's search on our graphs: FasterDecoder of kaldi-decoder.
 
 search = KaldiSearch(graph, lm_scale=0.8)          # pip install kaldi-decoder
 run(speech, [*searches, search])
@@ -32,9 +32,9 @@ def _module(name: str) -> Any:
 
 
 def scaled_fst(graph: PackedGraph, lm_scale: float, word_insertion: float = 0.0) -> Any:
-    """The graph as a `kaldifst.StdConstFst` whose costs are multiplied by a scale."""
-    # Kaldi's decoder has no such scale. The float32 products are those that our search
-    # makes in every frame, so both see the same costs bit for bit.
+    """Return the graph as a `kaldifst.StdConstFst` with scaled costs."""
+    # Kaldi's decoder has no such scale. The float32 products equal those of our search
+    # in every frame, bit for bit.
     fst, scale = graph.unpack(), np.float32(lm_scale)
     cost = fst.cost * scale
     if word_insertion:
@@ -47,15 +47,14 @@ def scaled_fst(graph: PackedGraph, lm_scale: float, word_insertion: float = 0.0)
 
 
 class FasterDecoder:
-    """kaldi-decoder's FasterDecoder; one object decodes any number of utterances."""
+    """kaldi-decoder's FasterDecoder, for any number of utterances."""
 
-    # A `beam_delta` of None leaves Kaldi's own 0.5. `lm_scale` is in the FST.
+    # A `beam_delta` of None keeps Kaldi's 0.5. `lm_scale` is in the FST.
 
     def __init__(self, fst: Any, options: WfstOptions) -> None:
         names = ("beam", "max_active", "lm_scale", "beam_delta")
         plain = WfstOptions(**{name: getattr(options, name) for name in names})
-        # What Kaldi cannot do must not be left out silently: a comparison would be of
-        # two things.
+        # Unsupported options must not be ignored: the comparison would be invalid.
         if options != plain:
             raise ValueError(f"{options!r}, expected pruning and lm_scale alone")
         self._kaldi = _module("kaldi_decoder")
@@ -69,20 +68,20 @@ class FasterDecoder:
         self._decoder = self._kaldi.FasterDecoder(fst, config)
 
     def decode(self, logprobs: np.ndarray) -> Any:
-        """Decode float32 [T, V]; the best path as an FST, None where there is none."""
+        """Decode float32 [T, V]; return the best path as an FST, or None."""
         self._decoder.decode(self._kaldi.DecodableCtc(logprobs))
         found, path = self._decoder.get_best_path()
         return path if found else None
 
     @property
     def reached_final(self) -> bool:
-        """True where the last utterance's best path ends in a final state."""
+        """Return whether the last utterance's best path ends in a final state."""
         return bool(self._decoder.reached_final())
 
 
 def read_path(path: Any, words: Sequence[str]) -> tuple[tuple[str, ...], float]:
-    """The words of a best path and its total cost, final cost included."""
-    # No path has no words and costs `inf`.
+    """Return the words of a best path and its total cost, final cost included."""
+    # Without a path the result is no words and `inf`.
     if path is None:
         return (), math.inf
     linear, _, olabels, weight = _module("kaldifst").get_linear_symbol_sequence(path)
@@ -92,7 +91,7 @@ def read_path(path: Any, words: Sequence[str]) -> tuple[tuple[str, ...], float]:
 
 
 class KaldiSearch(Search):
-    """Kaldi's decoder at several beams; it takes no boosts.
+    """Search by Kaldi's decoder at several beams, without boosts.
 
     Raises:
         BackendError: kaldi-decoder is not installed.

@@ -1,4 +1,4 @@
-"""Searches of our decoders, and loading what they are made of, measured.
+"""Searches of our decoders, with measured loading of models and graphs.
 
 models = Models(graph="graph.npz")
 searches = models.wfst_searches(WfstOptions(), {"beam": [8.0, 13.0]})
@@ -41,22 +41,22 @@ from wfstdec.wfst.options import WfstOptions
 _Item = TypeVar("_Item")
 
 DecoderFactory = Callable[[Any], Decoder]
-"""Makes a decoder of one thread of its options."""
+"""Returns a decoder of one thread by its options."""
 
-# Tables and models that are loaded already replace these arguments.
+# Loaded tables and models replace these arguments.
 _LOADED: Mapping[str, Any] = {"blank": None, "unk_cost": None, "threads": 1}
 
 
 class Loaded(NamedTuple, Generic[_Item]):
-    """An object that a search needs, with the cost of loading it; None if unknown."""
+    """Loaded object with the cost of loading it; None if unknown."""
 
     item: _Item
-    load_s: float | None = None  # Seconds on the wall, compiling included
+    load_s: float | None = None  # Wall seconds, compilation included
     load_mb: float | None = None  # Growth of the resident set, megabytes
 
 
 def measure_load(load: Callable[[], _Item]) -> Loaded[_Item]:
-    """Load something and measure what that takes."""
+    """Load something, and measure time and memory."""
     before, begin = resident_mb(), time.perf_counter()
     item = load()
     load_s = time.perf_counter() - begin
@@ -64,9 +64,9 @@ def measure_load(load: Callable[[], _Item]) -> Loaded[_Item]:
 
 
 def _trie_factory(**given: Any) -> DecoderFactory:
-    """Load the arguments of `TrieDecoder`, all but options and threads, once."""
-    # Everything is read and checked here, once; decoders of other options share it.
-    # Look-ahead depends on options, so that none is made yet.
+    """Load the arguments of `TrieDecoder`, except options and threads, once."""
+    # Files are read and validated once; decoders of other options share them.
+    # Look-ahead depends on options, so it is built later.
     first = TrieDecoder(**given, options=TrieOptions(lookahead="none"))
     parts = {name: getattr(first, name) for name in ("tokens", "lexicon", "lm")}
     loaded = {**given, **parts, "words": first.words or None, **_LOADED}
@@ -74,14 +74,13 @@ def _trie_factory(**given: Any) -> DecoderFactory:
 
 
 def _greedy_factory(**given: Any) -> DecoderFactory:
-    """Load the arguments of `GreedyDecoder` once, as `_trie_factory` does."""
     first = GreedyDecoder(**given)
     loaded = {**given, "tokens": first.tokens, "lm": first.lm, **_LOADED}
     return lambda options: GreedyDecoder(options=options, **loaded)
 
 
 def timed_factory(name: str, **how: Any) -> tuple[DecoderFactory, Callable[[], float]]:
-    """Make a factory of decoders that run their model, which is timed."""
+    """Return a factory of decoders that run a model, and the model's clock."""
     first = open_decoder(name, threads=1, **how)
     from wfstdec.attention.model import TimedModel
 
@@ -99,23 +98,23 @@ def timed_factory(name: str, **how: Any) -> tuple[DecoderFactory, Callable[[], f
 
 @dataclass(eq=False)
 class DecoderSearch(Search):
-    """Decoder of ours with some settings; a `Search`."""
+    """`Search` of one of our decoders with some settings."""
 
     name: str
     settings: Sequence[Setting]
-    base: Any  # Options that a setting changes, a dataclass
-    make: DecoderFactory  # Makes a decoder of one thread of options
+    base: Any  # Options that settings change, a dataclass
+    make: DecoderFactory  # Returns a decoder of one thread by its options
     facts: SearchFacts = field(default_factory=SearchFacts)
-    # Makes what compiles boosts of a decoder; None takes them as they are
+    # Returns the compiler of boosts of a decoder; None keeps them unchanged
     compile: Callable[[Decoder], Callable[[Any], Any]] | None = None
-    # Whether settings differ in search width only; else costs cannot be compared
+    # Whether settings differ only in search width; else costs are not comparable
     has_widths: bool = True
-    # The options worth tuning: those that change the text
+    # Options to tune: those that change the text
     tunable: tuple[str, ...] = ("lm_scale", "word_insertion")
     clock: Callable[[], float] | None = None
 
     def decoder(self, setting: Setting) -> Decoder:
-        """Make the decoder of a setting."""
+        """Return the decoder of a setting."""
         return self.make(replace(self.base, **setting))
 
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
@@ -128,14 +127,14 @@ class DecoderSearch(Search):
         return [compiled[id(one)] for one in boosts]
 
     def prepare(self, setting: Setting) -> Decode:
-        """Make a decoder; see `Search.prepare`."""
+        """Return a decoder; see `Search.prepare`."""
         decoder = self.decoder(setting)
         unchecked = [decoder]
 
         def decode(
             utterances: Sequence[np.ndarray], boosts: Sequence[Any] | None
         ) -> list[Outcome]:
-            while unchecked:  # a comparison decodes a few before it times
+            while unchecked:  # a comparison decodes a few before timing
                 pairs = ((str(i), one) for i, one in enumerate(utterances[:UTTERANCES]))
                 list(unchecked.pop().checked(pairs))  # which warns
             outcomes = map(Outcome.of, decoder.decode(utterances, boosts=boosts))
@@ -160,12 +159,11 @@ def _searches(
     inputs: Mapping[str, str],
     **more: Any,
 ) -> list[DecoderSearch]:
-    """A search for each part of a grid."""
     searches = []
     for part in parts:
         changed = replace(base, **part.options)
         for setting in part.settings:
-            replace(changed, **setting)  # checks the values before anything runs
+            replace(changed, **setting)  # validates the values before any run
         facts = SearchFacts(asdict(changed), *loaded[1:], inputs)
         full_name = ", ".join(filter(None, (name, part.label)))
         given = full_name, part.settings, changed, loaded.item, facts
@@ -178,29 +176,29 @@ _log = logging.getLogger("wfstdec.compare")
 
 @dataclass(frozen=True)
 class Models:
-    """Files or objects that searches are made of; what loading them takes is measured.
+    """Files or objects of searches, with measured loading.
 
     Each `*_searches(base, grid)` takes options and values of options by name. It raises
-    `OptionError` where a file is missing or a value is out of range.
-    Boost lists are credited word by word where a search has words, else token by token.
-    Without a number a phrase gets the default weight of its unit.
+    `OptionError` if a file is missing or a value is out of range. Boost lists are
+    credited by words if a search has words, else by tokens. Without a number a phrase
+    has the default weight of its unit.
 
     Attributes:
-        graph: A packed graph or its file, for the WFST decoder; None makes one of the
-            other files.
-        tokens: A token table, for the other decoders; a graph has its own.
-        blank: The blank by name or index; None recognises it.
+        graph: A packed graph or its file, for the WFST decoder; None builds one from
+            the other files.
+        tokens: A token table for the other decoders; a graph includes one.
+        blank: Blank by name or index; None recognises it.
         lexicon: Words and their tokens; None decodes tokens.
         lm: An ARPA file, a KenLM binary, or a folder of `NgramLM.save`: over words with
             a lexicon, over tokens without.
         separator: The token between words; `"auto"` as for `TrieDecoder`.
-        separator_optional: It may be left out.
+        separator_optional: The separator is optional.
         unk_cost: Nats for words or tokens that an ARPA file lacks.
-        open_vocabulary: Costs of words that the lexicon lacks; not for a `graph`.
+        open_vocabulary: Costs of OOV words spelled by tokens; not for a `graph`.
         frame_shift_s: Seconds per frame.
-        phrase_unit: `"token"` credits boost lists by tokens even where there are words.
-        phrase_boundary: The token between words, for that; None is the separator.
-        sentencepiece_model: Cuts phrases into tokens where no lexicon does.
+        phrase_unit: `"token"` always credits boost lists by tokens.
+        phrase_boundary: Token between words for `"token"`; None is the separator.
+        sentencepiece_model: Cuts phrases into tokens without a lexicon.
         transducer: A saved net, or a folder of an ONNX export, for features; or a
             `SpeechModel` for frames of its encoder.
         head: A head of a net with several; None for the first.
@@ -231,7 +229,7 @@ class Models:
 
     @cached_property
     def loaded_graph(self) -> Loaded[PackedGraph]:
-        """The graph, with the time and memory that loading or making it took."""
+        """Return the graph, with time and memory of loading or building it."""
         if isinstance(self.graph, PackedGraph):
             return Loaded(self.graph)
         if self.graph is not None:
@@ -242,7 +240,7 @@ class Models:
         return measure_load(lambda: WfstDecoder(**how).graph)
 
     def wfst_searches(self, base: WfstOptions, grid: Grid) -> list[DecoderSearch]:
-        """Searches of the WFST decoder on the graph."""
+        """Return searches of the WFST decoder on the graph."""
         loaded = self.loaded_graph
         how: Any = {"frame_shift_s": self.frame_shift_s, "threads": 1}
         factory = partial(WfstDecoder, loaded.item, **how)
@@ -251,7 +249,7 @@ class Models:
         return self._of_words(_searches("WFST", make, base, split_grid(grid), inputs))
 
     def trie_searches(self, base: TrieOptions, grid: Grid) -> list[DecoderSearch]:
-        """Searches of the trie decoder, over tokens where there is no lexicon."""
+        """Return searches of the trie decoder, over tokens without a lexicon."""
         if self.tokens is None:
             raise OptionError("the trie decoder without tokens, expected a token table")
         names = "lexicon lm unk_cost separator_optional open_vocabulary"
@@ -265,7 +263,7 @@ class Models:
         return self._of_words(searches)
 
     def greedy_searches(self, base: GreedyOptions, grid: Grid) -> list[DecoderSearch]:
-        """Searches of the greedy decoder, which takes token language models only."""
+        """Return searches of the greedy decoder, with token language models only."""
         lm, names = self.lm, "lm unk_cost"
         # With a lexicon the model is over words, which this search does not have.
         if lm is not None and self.lexicon is not None:
@@ -276,14 +274,14 @@ class Models:
         )
         inputs = _fingerprints(tokens=self.tokens, lm=lm)
         parts = [GridPart("", {}, combinations(grid))]
-        how: Any = {"has_widths": False}  # costs of its settings cannot be compared
+        how: Any = {"has_widths": False}  # costs of its settings are not comparable
         searches = _searches("greedy", factory, base, parts, inputs, **how)
         return self._of_tokens(searches, "blank_penalty", lm)
 
     def _measured(
         self, make: Callable[..., DecoderFactory], names: str, **given: Any
     ) -> Loaded[DecoderFactory]:
-        """A factory of some of the files and options, and what loading it took."""
+        """Return a factory from some files and options, with its cost of loading."""
         all_names = f"blank frame_shift_s separator {names}".split()
         parts = {name: getattr(self, name) for name in all_names}
         return measure_load(partial(make, **given, **parts))
@@ -291,7 +289,7 @@ class Models:
     def transducer_searches(
         self, base: TransducerOptions, grid: Grid
     ) -> list[DecoderSearch]:
-        """Searches of the transducer decoder, with its own tokens and LM."""
+        """Return searches of the transducer decoder, with its own tokens and LM."""
         files = {"transducer": self.transducer, "lm": self.transducer_lm}
         head = {} if self.head is None else {"head": self.head}
         return self._model_searches(base, grid, files, **head)
@@ -299,14 +297,13 @@ class Models:
     def attention_searches(
         self, base: AttentionOptions, grid: Grid
     ) -> list[DecoderSearch]:
-        """Searches of the attention decoder, with its own tokens and LM."""
+        """Return searches of the attention decoder, with its own tokens and LM."""
         files = {"attention": self.attention, "lm": self.attention_lm}
         return self._model_searches(base, grid, files)
 
     def _model_searches(
         self, base: Any, grid: Grid, files: dict[str, Any], **more: Any
     ) -> list[DecoderSearch]:
-        """A decoder that runs its model itself; the first file names the search."""
         (name, model), (_, lm) = files.items()
         if model is None:
             raise OptionError(f"the {name} decoder without a model, expected one")
@@ -323,7 +320,7 @@ class Models:
         return self._of_tokens(searches, "token_insertion", lm)
 
     def any_tokens(self) -> PathLike | TokenTable:
-        """The token table, or else that of the graph."""
+        """Return the token table, or that of the graph."""
         if self.tokens is not None:
             return self.tokens
         if self.graph is None:
@@ -331,7 +328,7 @@ class Models:
         return self.loaded_graph.item.tokens
 
     def _of_words(self, searches: list[DecoderSearch]) -> list[DecoderSearch]:
-        """Searches whose boosts are credited by words, unless by tokens is asked."""
+        """Return searches with boosts by words, unless by tokens is requested."""
         if self.phrase_unit != "token":
             return searches
         return [replace(one, compile=self._phrases) for one in searches]
@@ -344,7 +341,6 @@ class Models:
         return [replace(s, tunable=names, compile=self._phrases) for s in searches]
 
     def _phrases(self, decoder: Decoder) -> Callable[[Numbers | None], BoostsLike]:
-        """Return a function that compiles lists as phrases of tokens."""
         compiler = decoder.phrase_compiler(
             replace(decoder.phrase_options, weights_are_totals=True),
             unit=self.phrase_unit,
@@ -368,7 +364,6 @@ class Models:
 
 
 def _fingerprints(**given: Any) -> dict[str, str]:
-    """Those of files; a model of audio has made the frames, which have their own."""
     return {
         name: fingerprint(path)
         for name, path in given.items()

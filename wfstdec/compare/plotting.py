@@ -1,4 +1,4 @@
-"""A comparison as a picture: WER against speed. Needs matplotlib, the extra `plot`.
+"""Plots of comparisons: WER against speed. Needs matplotlib, the extra `plot`.
 
     plot(comparison, "comparison.svg")
     plot_tuning(tuning, "tuning.svg")
@@ -6,7 +6,7 @@
 
 One line, colour and marker for each search, from its narrowest to its widest setting;
 rings mark the Pareto front, bars the 95 % intervals of WERs. The colours (Okabe and
-Ito) suit colour-blind readers, the markers prints in grey.
+Ito) suit colour-blind readers, the markers grey prints.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _STYLE = {
 
 
 def plot(comparison: Comparison, path: PathLike | None = None) -> Figure:
-    """Draw WER against RTFx, and write it where a path is given.
+    """Draw WER against RTFx, and write it to a path, if given.
 
     Args:
         comparison: The points.
@@ -90,14 +90,13 @@ def plot(comparison: Comparison, path: PathLike | None = None) -> Figure:
 
 
 def _draw_series(axes: Any, i: int, name: str, points: list[Point]) -> None:
-    """A line from the narrowest to the widest setting, whose ends are labelled."""
     look, style = _look(i), "--" if points[0].boosts else "-"
     if len(points[0].setting) > 1:
         points.sort(key=lambda point: -point.rtfx)
     xs, ys = [p.rtfx for p in points], [p.wer for p in points]
     axes.plot(xs, ys, style, label=name, **look)
     _error_bars(axes, xs, ys, [p.wer_interval for p in points], look["color"])
-    # The first and the last, without those whose setting says nothing.
+    # The first and the last, except settings without a label.
     for point in {id(one): one for one in (points[0], points[-1])}.values():
         if point.setting:
             axes.annotate(
@@ -111,10 +110,10 @@ def _draw_series(axes: Any, i: int, name: str, points: list[Point]) -> None:
 
 
 def plot_tuning(tuning: Tuning, path: PathLike | None = None) -> Figure:
-    """Draw the WER against each option that was tuned; path and errors as of `plot`.
+    """Draw the WER against each tuned option; path and errors as in `plot`.
 
-    The line has the trials in which the other options are as in the best one, with
-    95 % intervals; points are all other trials.
+    The line has the trials that differ from the best one only in this option, with 95 %
+    intervals; points are all other trials.
     """
     best, names = tuning.best, list(tuning.ranges)
     with _figure((4.0 * len(names), 4.0), path) as figure:
@@ -139,12 +138,12 @@ def plot_tuning(tuning: Tuning, path: PathLike | None = None) -> Figure:
 def plot_reliability(
     series: Mapping[str, Sequence[Reliability]], path: PathLike | None = None
 ) -> Figure:
-    """Draw how many words are right against how sure they are; the diagonal is best.
+    """Draw the share of correct words against confidence; the diagonal is ideal.
 
     Below, the number of words of each point. Path and errors as of `plot`.
 
     Args:
-        series: `Quality.bins` by their names in the legend.
+        series: `Quality.bins` by name in the legend.
         path: Ends in `.png` or `.svg`.
     """
     with _figure((5.0, 6.0), path) as figure:
@@ -162,7 +161,7 @@ def plot_reliability(
 
 @contextmanager
 def _figure(size: tuple[float, float], path: PathLike | None) -> Iterator[Figure]:
-    """An empty figure, inches by inches; what was drawn is written to a path."""
+    """Yield an empty figure, size in inches, and write it to a path."""
     kind = None if path is None else check_plot(path)
     matplotlib = _matplotlib()
     with matplotlib.rc_context(_STYLE):
@@ -175,7 +174,7 @@ def _figure(size: tuple[float, float], path: PathLike | None) -> Iterator[Figure
 
 
 def check_plot(path: PathLike) -> str:
-    """The format of a file name; checked before anything is measured."""
+    """Return the format of a file name, validated before any measurement."""
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
         raise OptionError(f"plot {target.name!r}, expected {' or '.join(FORMATS)}")
@@ -186,7 +185,7 @@ def check_plot(path: PathLike) -> str:
 
 
 def _matplotlib() -> Any:
-    advice = ": pip install matplotlib (in a checkout '.[plot]'); or ask for no plot"
+    advice = ": pip install matplotlib (in a checkout '.[plot]'); or omit the plot"
     with needs("a plot needs matplotlib", advice):
         import matplotlib
         import matplotlib.figure
@@ -200,7 +199,6 @@ def _error_bars(
     intervals: Sequence[Interval | None],
     colour: str,
 ) -> None:
-    """Draw the 95 % intervals of WERs, where there are any."""
     style = {"fmt": "none", "ecolor": colour, "alpha": 0.4, "capsize": 2}
     for x, wer, ends in zip(xs, wers, intervals, strict=True):
         if ends is not None:
@@ -209,12 +207,10 @@ def _error_bars(
 
 
 def _look(i: int) -> dict[str, Any]:
-    """Style of the i-th line: a colour and a marker of its own."""
     return {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
 
 
 def _tick(value: float, _: int) -> str:
-    """Plain numbers, at 1, 2 and 5 times a power of ten."""
     if value < 1:
         return f"{value:,.3g}"
     return f"{value:,.0f}" if f"{value:.0e}"[0] in "125" else ""

@@ -1,15 +1,15 @@
-"""Quality of what a search keeps and knows: oracle error rates, word confidences.
+"""Quality of n-best lists, lattices and confidences: oracle errors, NCE, AUC.
 
 lattice_errors(lattice, ["hello", "world"])
 oracle(references, open_lattices("dev.lat"), lattice_errors)     # errors and words
 oracle(references, read_lists("hyp.jsonl"), fewest_errors)
 score_confidences(references, read_confidences("hyp.ctm"))
 
-A word of a hypothesis is right where the alignment with the reference pairs it with an
-equal word (Kaldi's choice among alignments). Of N words with confidences:
+A word of a hypothesis is correct if the alignment with the reference (Kaldi's choice)
+pairs it with an equal word. Of N words with confidences:
 
-    nce  = (H - mean -log2 p(what a word is)) / H     H: of the share of right words
-    auc  = how often a right word is surer than a wrong one, a tie being half
+    nce  = (H - mean -log2 p(outcome of a word)) / H     H: of the share of right words
+    auc  = P(a right word has a higher confidence than a wrong one), ties count half
 """
 
 import json
@@ -31,12 +31,12 @@ from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 
 @dataclass(frozen=True)
 class OracleErrors:
-    """Errors of the best of what a decoder keeps, summed over utterances."""
+    """Oracle errors of n-best lists and lattices, summed over utterances."""
 
-    words: int  # Of the references
-    nbest: int  # How long lists were, at most
+    words: int  # Number of reference words
+    nbest: int  # Maximum length of lists
     of_lists: int  # Sum of the fewest word errors of each list
-    of_lattices: int | None  # The same of lattices; None for bare tokens
+    of_lattices: int | None  # The same for lattices; None for bare tokens
 
     @property
     def list_wer(self) -> float:
@@ -53,13 +53,13 @@ class OracleErrors:
 def lattice_errors(
     lattice: Lattice, reference: Sequence[str], normalizer: Normalizer = AS_IT_STANDS
 ) -> int:
-    """Count the fewest word errors of any path of a lattice, exactly."""
+    """Return the fewest word errors of any path of a lattice, exactly."""
     if lattice.words_are_tokens:
         raise LatticeError(
             "is one of bare tokens, whose words are not known, expected a lattice of a "
             "search with a lexicon or a graph"
         )
-    # Words that count as one have one label; 0 stands for none.
+    # Words that count as equal have one label; 0 represents none.
     labels, place = np.unique(lattice.arcs["olabel"], return_inverse=True)
     ids: dict[str, int] = {}
     compared = np.zeros(len(labels), np.int64)
@@ -83,7 +83,7 @@ def fewest_errors(
     reference: Sequence[str],
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> int:
-    """Count the word errors of the best text of a list, each in words."""
+    """Return the fewest word errors of the texts of a list, each in words."""
     counts = (count_errors(reference, normalizer.words(text)) for text in texts)
     return min(one.total for one in counts)
 
@@ -94,7 +94,7 @@ def oracle(
     errors: Callable[[Any, Sequence[str], Normalizer], int],
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> tuple[int, int]:
-    """Count errors of the best of what was kept, all where nothing was, and words."""
+    """Sum the oracle errors (all words if nothing was kept), and the words."""
     total = sum(
         errors(kept[name], words, normalizer) if name in kept else len(words)
         for name, words in references.items()
@@ -103,7 +103,7 @@ def oracle(
 
 
 def read_lists(path: PathLike) -> dict[str, list[list[str]]]:
-    """The texts of the n-best lists that `wfstdec decode --format jsonl` wrote."""
+    """Return the texts of n-best lists of `wfstdec decode --format jsonl`."""
     lists = {}
     for number, line in enumerate(read_lines(path), 1):
         writer = "one of `wfstdec decode --format jsonl`"
@@ -116,7 +116,7 @@ def read_lists(path: PathLike) -> dict[str, list[list[str]]]:
 
 @jit
 def _least_errors(order, splits, into, source, olabel, may_end, text):
-    """Fewest errors of a path to a final state, by state and position in the text."""
+    """Return the fewest errors of a path to a final state, by dynamic programming."""
     size = len(text)
     none = 1 << 30
     errors = np.full((len(order), size + 1), none, np.int64)
@@ -134,7 +134,7 @@ def _least_errors(order, splits, into, source, olabel, may_end, text):
                 row[q] = min(row[q], before[q] + 1)
                 if q > 0:
                     row[q] = min(row[q], before[q - 1] + int(word != text[q - 1]))
-        # Deletions, once all arcs into the state have been looked at.
+        # Deletions, after all arcs into the state.
         for q in range(size):
             row[q + 1] = min(row[q + 1], row[q] + 1)
         if may_end[state]:
@@ -142,27 +142,25 @@ def _least_errors(order, splits, into, source, olabel, may_end, text):
     return best
 
 
-_LEAST = 1e-6
-"""Confidences are taken to be no nearer to 0 and 1."""
-_BINS = 10
-"""Bins of a reliability plot, of equal width; empty ones are left out."""
+_LEAST = 1e-6  # Confidences are clipped to this distance from 0 and 1
+_BINS = 10  # Bins of a reliability plot, of equal width; empty ones are omitted
 
 
 class Reliability(NamedTuple):
-    """Words of about the same confidence."""
+    """Words of similar confidence."""
 
     confidence: float  # Their mean confidence
-    right: float  # The share that is right
-    words: int  # How many they are
+    right: float  # Share of correct words
+    words: int  # Number of words
 
 
 class Quality(NamedTuple):
-    """Figures of the quality of confidences."""
+    """Quality of confidences."""
 
     nce: float  # Normalised cross-entropy
     auc: float  # Area under the ROC curve
     words: int  # Number of words
-    right: float  # Share of right ones
+    right: float  # Share of correct words
     bins: list[Reliability]  # For a reliability plot
 
     def __str__(self) -> str:
@@ -171,10 +169,10 @@ class Quality(NamedTuple):
 
 
 def quality(confidences: Sequence[float], right: Sequence[bool]) -> Quality:
-    """All measures of the confidences of some words.
+    """Return all measures of the confidences of words.
 
-    The NCE is 1 where they know all, 0 where they are as good as the share of right
-    words, below 0 worse.
+    The NCE is 1 for perfect confidences, 0 for the constant share of correct words, and
+    negative for worse ones.
     """
     sure, is_right = np.asarray(confidences, float), np.asarray(right, bool)
     if not len(is_right):
@@ -188,7 +186,7 @@ def quality(confidences: Sequence[float], right: Sequence[bool]) -> Quality:
     p, share = np.clip(sure, _LEAST, 1 - _LEAST), is_right.mean()
     whole = -(share * np.log2(share) + (1 - share) * np.log2(1 - share))
     left = -np.log2(np.where(is_right, p, 1 - p)).mean()
-    # The area by ranks: of equal confidences the mean.
+    # Area by ranks; ties have their mean rank.
     _, place, counts = np.unique(p, return_inverse=True, return_counts=True)
     rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
     above = rank[is_right].sum() - num_right * (num_right + 1) / 2
@@ -211,10 +209,10 @@ def score_confidences(
     Args:
         references: Words by utterance.
         hypotheses: Words with their confidences.
-        normalizer: How words are compared; references are by it already.
+        normalizer: Rules for comparing words; already applied to references.
 
     Raises:
-        FormatError: All words are right, or all are wrong; or there are none.
+        FormatError: All words are right or all are wrong, or there are none.
     """
     right: list[bool] = []
     confidences: list[float] = []
@@ -231,22 +229,20 @@ def right_words(
     hypothesis: Sequence[str],
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> list[bool]:
-    """Mark the words of a hypothesis that are right, all words of each, if several."""
+    """Return which words of a hypothesis are correct; a split word needs all parts."""
     parts = [normalizer.word(word) for word in hypothesis]
     pairs = align(reference, [part for several in parts for part in several])
     marks = iter([expected == word for expected, word in pairs if word != GAP])
     return [all([next(marks) for _ in several]) for several in parts]
 
 
-SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)
-"""Scales that are tried first."""
-HALVINGS = 3
-"""Number of times that the factor between neighbours is halved after that."""
+SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)  # Scales of the first round
+HALVINGS = 3  # Number of halvings of the factor between neighbours afterwards
 _DIGITS = 4
 
 
 class LabelledLattice(NamedTuple):
-    """A lattice and which words of its best text are right."""
+    """Lattice, and which words of its best text are correct."""
 
     lattice: Lattice
     right: list[bool]
@@ -264,16 +260,16 @@ class ScaleTrial(NamedTuple):
 
 @dataclass(frozen=True)
 class ScaleTuning:
-    """Best scale, and all that were measured."""
+    """Best scale, and all trials."""
 
-    best: ScaleTrial  # The best trial; of equal ones the scale nearer to 1
-    trials: tuple[ScaleTrial, ...]  # All of them, in order
+    best: ScaleTrial  # Best trial; ties go to the scale nearest to 1
+    trials: tuple[ScaleTrial, ...]  # All trials, in order
 
 
 def by_speaker(utterances: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The utterances of every second speaker, and those of the others.
+    """Split utterances into those of every second speaker, and the others.
 
-    The speaker is the id up to the first `-`, as in LibriSpeech.
+    The speaker is the id before the first `-`, as in LibriSpeech.
     """
     ids = list(utterances)
     speakers = sorted({one.split("-")[0] for one in ids})
@@ -293,13 +289,13 @@ def judge_all(
     utterances: Iterable[str] | None = None,
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> list[LabelledLattice]:
-    """Compare the best texts of lattices with the references.
+    """Label the words of the best texts of lattices by the references.
 
     Args:
         lattices: By utterance.
         references: Words by utterance.
         utterances: Some of them; None for all.
-        normalizer: How words are compared.
+        normalizer: Rules for comparing words.
 
     Raises:
         FormatError: An utterance has no reference.
@@ -317,7 +313,7 @@ def judge_all(
 
 
 def measure(judged: Sequence[LabelledLattice], scale: float) -> ScaleTrial:
-    """Measure the confidences of some lattices at a scale."""
+    """Measure the confidences of lattices at a scale."""
     right = [one for utterance in judged for one in utterance.right]
     found = [confidences_of(one.lattice, scale=scale) for one in judged]
     return ScaleTrial(scale, quality([c for some in found for c in some], right))
@@ -331,8 +327,8 @@ def tune_posterior_scale(
     """Search for the scale with the best normalised cross-entropy.
 
     Args:
-        judged: What to tune on: other speakers than those to test on.
-        scales: What is tried first, above 0. One alone is not refined.
+        judged: Lattices of other speakers than the test's.
+        scales: First scales, above 0. A single one is not refined.
         say: Called with each trial.
 
     Raises:
@@ -344,7 +340,6 @@ def tune_posterior_scale(
     done: dict[float, ScaleTrial] = {}
 
     def visit(*given: float) -> ScaleTrial:
-        """Measure those that are new; the best of all so far."""
         for scale in (round(one, _DIGITS) for one in given):
             if scale > 0 and scale not in done:
                 done[scale] = measure(judged, scale)
@@ -358,6 +353,6 @@ def tune_posterior_scale(
     factor = max((high / low for low, high in pairwise(grid)), default=1.0)
     for _ in range(HALVINGS if factor > 1 else 0):
         factor **= 0.5
-        # Each time between the best one and its neighbours, by half of the factor.
+        # Next, halve the factor between the best and its neighbours.
         best = visit(best.scale / factor, best.scale * factor)
     return ScaleTuning(best, tuple(done.values()))

@@ -1,4 +1,4 @@
-"""Running a comparison: timing, peak of memory, facts about the machine.
+"""Runs of comparisons: timing, peak memory, description of the machine.
 
 with Peak() as peak:
     decode()
@@ -49,21 +49,19 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def _give_back() -> None:
-    """Free what is free: cycles, and memory that malloc keeps."""
     gc.collect()
     with contextlib.suppress(AttributeError, OSError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _memory_bytes(name: str) -> float:
-    """A line of the process's status, or the peak so far where there is none."""
+    """Return a line of the process's status, or the peak so far without one."""
     text = _STATUS.read_text() if _STATUS.exists() else ""
     line = re.search(rf"^{name}:\s*(\d+)", text, re.MULTILINE)
     return 1024.0 * int(line[1]) if line else 1e9 * peak_memory_gb()
 
 
 def _reset_peak() -> bool:
-    """Lower the peak to the present, where the system allows that."""
     try:
         _CLEAR_REFS.write_text("5")
         return "VmHWM:" in _STATUS.read_text()
@@ -71,17 +69,16 @@ def _reset_peak() -> bool:
         return False
 
 
-IS_EXACT = _reset_peak()
-"""True where the system lets the peak of memory be reset (Linux)."""
+IS_EXACT = _reset_peak()  # Whether the system lets the peak of memory be reset (Linux)
 
 
 class Peak:
     """Growth of the resident set to its peak over a `with` block.
 
-    Without `IS_EXACT` it is a lower bound: growth beyond all peaks before.
+    Without `IS_EXACT` it is a lower bound: growth beyond all earlier peaks.
     """
 
-    growth_mb: float = 0.0  # Megabytes (1e6 bytes), once the block has ended
+    growth_mb: float = 0.0  # Megabytes (1e6 bytes), after the block
 
     def __enter__(self) -> Peak:
         _give_back()
@@ -95,7 +92,7 @@ class Peak:
 
 
 def resident_mb() -> float:
-    """The resident set now, megabytes, or its peak so far where unknown."""
+    """Return the resident set, megabytes, or its peak so far if unknown."""
     _give_back()  # first, so that freed memory does not count
     return _memory_bytes("VmRSS") / 1e6
 
@@ -104,7 +101,7 @@ PACKAGES = ("numpy", "numba", "llvmlite", "kaldifst", "kaldi_decoder")
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores this process may use, memory, Python and versions."""
+    """Return processor, usable cores, memory, Python and versions."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),
@@ -134,7 +131,7 @@ def _version(package: str) -> str | None:
 
 
 def fingerprint(path: PathLike) -> str:
-    """32 hex digits of what a file holds, or the files of a folder with their names."""
+    """Return 32 hex digits of a file's content, or of a folder's files and names."""
     whole = Path(path)
     try:
         if not whole.is_dir():
@@ -152,18 +149,14 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-WARM_UP = 2
-"""Number of utterances decoded before a timing: the longest, which need most memory."""
-TOLERANCE = 1e-3
-"""Relative; a total cost this far above another's is a search error."""
+WARM_UP = 2  # Number of utterances decoded before timing: the longest ones
+TOLERANCE = 1e-3  # Relative; a total cost higher by more is a search error
 
 _log = logging.getLogger("wfstdec.compare")
 
 
 @dataclass(eq=False)
 class _Candidate:
-    """A point under way: how to decode, outcomes and times so far."""
-
     search: Search
     setting: Setting
     list_name: str | None
@@ -175,12 +168,12 @@ class _Candidate:
     kept: OracleErrors | None = None
 
     def decode(self, utterances: Sequence[np.ndarray]) -> None:
-        """Decode all, keep the outcomes, and time it."""
+        """Decode all utterances, keep the outcomes, and time it."""
         by_length = sorted(range(len(utterances)), key=lambda i: -len(utterances[i]))
-        # The longest: arrays grow, and kernels are compiled, before the clock runs.
+        # The longest: arrays grow, and kernels are compiled, before timing.
         few = [utterances[i] for i in by_length[:WARM_UP]]
         few_boosts = self.boosts and [self.boosts[i] for i in by_length[:WARM_UP]]
-        if not self.outcomes:  # what is compiled now is no part of the memory
+        if not self.outcomes:  # exclude memory of compilation
             ends = self.search.settings[0], self.search.settings[-1]
             another = ends[0] if self.setting != ends[0] else ends[1]
             self.search.prepare(another)(few, few_boosts)
@@ -197,7 +190,7 @@ class _Candidate:
             self.outcomes, self.memory_mb = outcomes, peak.growth_mb
 
     def count_oracle_errors(self, speech: Speech, nbest: int) -> None:
-        """Count the errors of the best of what the search keeps; untimed."""
+        """Count oracle errors of lists and lattices; not timed."""
         decoder = self.search.lattice_decoder(self.setting)
         if decoder is None:
             return
@@ -228,10 +221,10 @@ def run(
 
     Args:
         speech: The utterances.
-        searches: Each with its settings; their names differ.
-        boosts: By the name of a list, the boosts of each utterance, as the searches'
-            `compile_boosts` takes them, or a `BoostFile`. Searches that take boosts run
-            without any and with each list.
+        searches: Searches with their settings and distinct names.
+        boosts: By name of the list, the boosts of each utterance for `compile_boosts`,
+            or a `BoostFile`. Searches that take boosts run without any and with each
+            list.
         phrases: Key phrases to score, words joined by spaces.
         repeats: Number of timings of every point.
         oracle: Also count oracle errors of n-best lists of this length and of lattices.
@@ -240,7 +233,7 @@ def run(
         OptionError: No searches or settings, two of one name, or `repeats` or `oracle`
             below 1.
         FormatError: No decoded word of the first search occurs in the references, but
-            some would with another spelling.
+            some would in another spelling.
     """
     _check(searches, repeats, oracle)
     utterances = list(speech.logprobs.values())
@@ -254,7 +247,7 @@ def run(
     compared = speech.normalizer.words
     counter = PhraseCounter(" ".join(compared(phrase.split())) for phrase in phrases)
     for turn in range(repeats):
-        # Back and forth: a machine that slows down affects all alike.
+        # Back and forth: a machine that slows down affects all equally.
         for one in candidates if turn % 2 == 0 else reversed(candidates):
             one.decode(utterances)
             if turn == 0:
@@ -271,10 +264,10 @@ def run(
 
 
 def search_errors(found: Sequence[Outcome], widest: Sequence[Outcome]) -> float | None:
-    """The share of utterances in which a search missed what a wider one found.
+    """Return the share of utterances with search errors relative to a wider search.
 
-    Its total cost is higher by more than `TOLERANCE` (relative, of 1 nat at least), or
-    it missed a final state that the wider one reached. None without costs.
+    In these its total cost is higher by more than `TOLERANCE` (relative, of 1 nat at
+    least), or only the wider one reached a final state. None without costs.
     """
     wrong = 0
     for one, best in zip(found, widest, strict=True):
@@ -287,7 +280,7 @@ def search_errors(found: Sequence[Outcome], widest: Sequence[Outcome]) -> float 
 
 
 def unfinished(found: Sequence[Outcome]) -> float | None:
-    """The share that reached no final state; None if unknown."""
+    """Return the share without a final state; None if unknown."""
     reached = [one.reached_final for one in found]
     return None if None in reached else reached.count(False) / len(reached)
 
@@ -295,7 +288,6 @@ def unfinished(found: Sequence[Outcome]) -> float | None:
 def _compiled(
     search: Search, boosts: Mapping[str, Any] | BoostFile | None, speech: Speech
 ) -> list[Any] | None:
-    """The boosts of each utterance in order; None for no list at all."""
     if boosts is None:
         return None
     of = boosts.of if isinstance(boosts, BoostFile) else boosts.get
@@ -320,10 +312,10 @@ def _point(
     speech: Speech,
     counter: PhraseCounter,
 ) -> Point:
-    """Make the point of a candidate; its siblings end with the widest."""
+    """Return the point of a candidate, relative to the widest one."""
     series = one.search, one.list_name
     siblings = [x.outcomes for x in candidates if (x.search, x.list_name) == series]
-    # Settings go from narrow to wide: the last one's costs are the nearest to exact.
+    # Settings go from narrow to wide: the last one's costs are the most exact.
     widest = siblings[-1] if len(siblings) > 1 else ()
     hypotheses = speech.words_of(one.outcomes)
     score = score_texts(speech.references, hypotheses)
@@ -354,7 +346,7 @@ def _facts(speech: Speech, counter: PhraseCounter, repeats: int) -> dict[str, An
         "words_compared": speech.normalizer.flag or "as they are written",
         "key_phrases": len(counter),
         "repeats": repeats,
-        "clock": "CPU seconds of one thread, the fastest turn",
+        "clock": "CPU seconds of one thread, the fastest repetition",
         "memory": "growth of the resident set" + ("" if IS_EXACT else ", at least"),
         "speech": speech.fingerprint,
     }

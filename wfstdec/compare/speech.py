@@ -1,4 +1,4 @@
-"""The utterances that searches are compared on.
+"""Utterances of a comparison.
 
 speech = read_speech("dev.npz", "dev.txt", limit=100)
 speech = encode_speech(load_model("whisper"), recordings, "dev.txt")
@@ -31,15 +31,15 @@ class Speech:
     """Utterances with references.
 
     Attributes:
-        logprobs: Natural log-probs [T, V] of each utterance, or what its decoder takes
-            in place of them: frames [T, D].
-        references: Its words, as they are compared.
+        logprobs: Natural log-probs [T, V] of each utterance, or frames [T, D] for other
+            decoders.
+        references: Words of each utterance, normalised.
         frame_shift_s: Seconds per frame.
-        normalizer: How words are compared.
-        seconds: Of all recordings; None: of the log-probs.
+        normalizer: Rules for comparing words.
+        seconds: Seconds of all recordings; None: of the log-probs.
 
     Raises:
-        ShapeError: The utterances of the two differ, or there are none.
+        ShapeError: Utterances of log-probs and references differ, or there are none.
     """
 
     logprobs: Mapping[str, np.ndarray]
@@ -49,7 +49,6 @@ class Speech:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Check that all utterances have both."""
         differ = self.logprobs.keys() ^ self.references.keys()
         if differ or not self.logprobs:
             named = f"; on one side only: {min(differ)!r}" if differ else ""
@@ -66,15 +65,15 @@ class Speech:
         return sum(map(len, self.logprobs.values())) * self.frame_shift_s
 
     def words_of(self, outcomes: Iterable[Outcome]) -> dict[str, tuple[str, ...]]:
-        """The words of outcomes, one for each utterance, as they are compared."""
+        """Return the normalised words of outcomes, one for each utterance."""
         pairs = zip(self.logprobs, outcomes, strict=True)
         return {name: self.normalizer.words(one.text.split()) for name, one in pairs}
 
     def check_words(self, hypotheses: Mapping[str, Sequence[str]]) -> None:
-        """Check that decoded words are spelt as the references are."""
+        """Raise if decoded words are spelled differently from the references."""
         expected = chain.from_iterable(self.references.values())
         decoded = chain.from_iterable(hypotheses.values())
-        names = "the references", "what was decoded"
+        names = "the references", "decoded words"
         check_words(expected, decoded, self.normalizer, names)
 
     @property
@@ -97,20 +96,20 @@ def read_speech(
     frame_shift_s: float = 0.02,
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> Speech:
-    """Read the utterances that have both log-probs and a reference, as float32.
+    """Read utterances with both log-probs and a reference, as float32.
 
-    How many have only one of them is logged, with some of them.
+    Logs the number of utterances with only one of them, and examples.
 
     Args:
-        logprobs: As `open_logprobs` takes them.
+        logprobs: Argument of `open_logprobs`.
         references: `utterance words...` lines.
         limit: Number of utterances, evenly spread; None for all.
         frame_shift_s: Seconds per frame.
-        normalizer: How words are compared.
+        normalizer: Rules for comparing words.
 
     Raises:
-        FormatError: A file cannot be read, or they have no utterance in common; says
-            how their ids differ.
+        FormatError: A file cannot be read, or they have no utterance in common; shows
+            how ids differ.
         ShapeError: An array has not two axes.
         OptionError: The limit is below 1.
     """
@@ -135,18 +134,18 @@ def encode_speech(
     limit: int | None = None,
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> Speech:
-    """Encode the recordings that have a reference: frames in place of log-probs.
+    """Encode the recordings that have a reference, to frames or log-probs.
 
     Args:
-        model: Of `wfstdec.load_model`; that of CTC gives log-probs.
-        recordings: Audio by the ids of references, whole utterances.
-        references: As of `read_speech`.
+        model: Result of `wfstdec.load_model`; a CTC model returns log-probs.
+        recordings: Audio of whole utterances by the ids of references.
+        references: As in `read_speech`.
         limit: Likewise.
         normalizer: Likewise.
 
     Raises:
-        AudioError: A recording cannot be read, or is longer than the model takes.
-            Others as of `read_speech`.
+        AudioError: A recording cannot be read, or is too long for the model. Others as
+            in `read_speech`.
     """
     words = _words_of(references, limit)
     _check_pairs(words, list(recordings), references, "the recordings")
@@ -169,7 +168,6 @@ def _words_of(references: PathLike, limit: int | None) -> dict[str, tuple[str, .
 def _check_pairs(
     words: Mapping[str, Sequence[str]], found: list[str], path: PathLike, name: str
 ) -> None:
-    """Check that both sides have utterances in common; log which do not."""
     pairing = Pairing.of(words, found, (Path(path).name, name))
     pairing.check()
     if pairing.message:
@@ -177,7 +175,7 @@ def _check_pairs(
 
 
 def evenly_spaced(items: list[str], limit: int | None) -> list[str]:
-    """At most `limit` of the items, at even distances; all of them for None."""
+    """Return at most `limit` of the items, evenly spaced; all of them for None."""
     if limit is None or limit >= len(items):
         return items
     return [items[int((i + 0.5) * len(items) / limit)] for i in range(limit)]

@@ -1,9 +1,9 @@
-"""Grids of options, `["beam=8,10,13", "max_active=2000,7000"]`, and tuning.
+"""Grids of options, `["beam=8,10,13", "max_active=2000,7000"]`, and their tuning.
 
-A grid is the product of its options. Those joined by colons go together, value by
-value: `["beam:beam_size=6:16,8:32"]` are two settings, not four. Widths (`WIDTHS`) make
-the settings of a search; any other option makes searches of their own, since their
-costs cannot be compared: `merge=max,sum` are two searches.
+A grid is the product of its options. Options joined by colons vary together:
+`["beam:beam_size=6:16,8:32"]` has two settings, not four. Widths (`WIDTHS`) define the
+settings of a search. Any other option defines separate searches, since their costs are
+not comparable: `merge=max,sum` are two searches.
 """
 
 import contextlib
@@ -33,16 +33,17 @@ WIDTHS = (
     *("beam", "max_active", "beam_delta", "beam_size", "token_top_k"),
     "blank_skip_threshold",
 )
-"""Options that make a search wider as they grow; None is the widest."""
+"""Options that widen a search as they grow; None is the widest."""
 
 WFST_GRID = ("beam=6,8,10,13,17",)
 TRIE_GRID = ("beam:beam_size=5:16,6:16,7:32,8:32,10:128,14:256",)
-"""Settings that are tried by default. The trie's pairs lie on the Pareto
-front of 63 pairs of beams, 4 to 14, and sizes, 8 to 512, on 100 utterances of
-LibriSpeech, or a hair's breadth behind it; search errors count against the last."""
+"""Default settings. The trie's pairs are on or close to the Pareto front of 63 pairs of
+beams, 4 to 14, and sizes, 8 to 512, on 100 utterances of LibriSpeech; search errors are
+relative to the last.
+"""
 
 Grid = Mapping[str | tuple[str, ...], Sequence[Any]]
-"""Values by option; tuples of values by a tuple of options that go together."""
+"""Values by option; tuples of values by a tuple of options that vary together."""
 
 
 def parse_grid(
@@ -52,8 +53,8 @@ def parse_grid(
 
     Args:
         texts: Values are numbers, `inf`, `none`, `true`, `false` or words.
-        known: The options that there are.
-        words: Those whose values are words, `none` among them.
+        known: Known options.
+        words: Options whose values are words, including `none`.
 
     Raises:
         OptionError: Malformed, an unknown option, or one twice.
@@ -92,15 +93,15 @@ def parse_grid(
 
 
 class GridPart(NamedTuple):
-    """A search of a grid."""
+    """Search of a grid."""
 
     label: str  # Options that distinguish it in the grid; empty for the only one
-    options: Setting  # What all its settings have in common
-    settings: list[Setting]  # The narrowest first
+    options: Setting  # Common options of its settings
+    settings: list[Setting]  # Narrowest first
 
 
 def split_grid(grid: Grid) -> list[GridPart]:
-    """The searches of a grid, each with its settings."""
+    """Return the searches of a grid, each with its settings."""
     widths = {
         names: sorted(values, key=_width)
         for names, values in grid.items()
@@ -117,7 +118,7 @@ def split_grid(grid: Grid) -> list[GridPart]:
 
 
 def combinations(grid: Grid) -> list[Setting]:
-    """All combinations of the values, the last option changing fastest."""
+    """Return all combinations of the values, the last option changing fastest."""
     axes = []
     for names, values in grid.items():
         if isinstance(names, str):
@@ -137,7 +138,6 @@ def combinations(grid: Grid) -> list[Setting]:
 
 
 def _width(value: Any) -> tuple[float, ...]:
-    """Sort key of a width, or of several that go together: None is infinite."""
     values = value if isinstance(value, list | tuple) else (value,)
     for one in values:
         if one is not None and not isinstance(one, int | float):
@@ -155,12 +155,9 @@ def _value(text: str, is_word: bool) -> Any:
     return text
 
 
-COARSE = 5
-"""Values of each option in the first grid; the ends of the range are two of them."""
-HALVINGS = 3
-"""Number of times that the step is halved after that."""
-DIGITS = 6
-"""Decimals to which values are rounded."""
+COARSE = 5  # Values of each option in the first grid, including both ends of the range
+HALVINGS = 3  # Number of halvings of the step afterwards
+DIGITS = 6  # Decimals to which values are rounded
 
 Range = tuple[float, float]
 RANGES: Mapping[str, Range] = {
@@ -168,7 +165,7 @@ RANGES: Mapping[str, Range] = {
     "word_insertion": (-4.0, 4.0),
     "boost_scale": (0.0, 2.0),
 }
-"""Default ranges of options; the scale of boosts only where there are any."""
+"""Default ranges of options; the scale of boosts applies only with boosts."""
 
 _log = logging.getLogger("wfstdec.compare")
 _Place = tuple[float, ...]
@@ -176,7 +173,7 @@ _Place = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Trial:
-    """An evaluation."""
+    """Evaluation of a setting."""
 
     setting: Setting  # The values of the options
     errors: WordErrors  # On the whole dev set
@@ -192,12 +189,12 @@ class Trial:
 
     @property
     def interval(self) -> Interval | None:
-        """95 % interval of the WER, percent; None as of `wer_interval`."""
+        """95 % interval of the WER, percent; None as in `wer_interval`."""
         return wer_interval(*self.counts)
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """The lower the better."""
+        """Sort key, lower is better."""
         scales = {n: x for n, x in self.setting.items() if n.endswith("_scale")}
         others = [abs(x) for n, x in self.setting.items() if n not in scales]
         from_one = [round(abs(x - 1), DIGITS) for x in scales.values()]
@@ -210,14 +207,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Best options, and all that was tried."""
+    """Best options, and all trials."""
 
-    best: Trial  # The best trial
-    trials: tuple[Trial, ...]  # All of them, in order
-    ranges: Mapping[str, Range]  # Where was looked
-    complete: bool  # Whether the search ended by itself, and not by `max_trials`
-    # The setting without tuning: the first of the trials, unless the ranges leave it
-    # out
+    best: Trial  # Best trial
+    trials: tuple[Trial, ...]  # All trials, in order
+    ranges: Mapping[str, Range]  # Searched ranges
+    complete: bool  # Whether the search converged, not stopped by `max_trials`
+    # The setting without tuning: the first of the trials, unless outside the ranges
     default: Trial
 
     @property
@@ -233,9 +229,9 @@ class Tuning:
 
     @property
     def borders(self) -> list[str]:
-        """At which ends of the ranges the best lies: better ones may lie beyond."""
-        # Such as `"lm_scale 0.2 is the lower end of its range"`. A fixed value has no
-        # ends, and no scale is below 0.
+        """Ends of ranges that the best setting reaches: better ones may be beyond."""
+        # Such as `"lm_scale 0.2 is the lower end of its range"`. Fixed values have no
+        # ends, and scales are not below 0.
         found = []
         for name, (low, high) in self.ranges.items():
             value = self.best.setting[name]
@@ -259,20 +255,18 @@ def tune(
     """Search for the options with the fewest word errors.
 
     Args:
-        prepare: Makes a decoder with these options; `DecoderSearch.prepare`, for one.
+        prepare: Returns a decoder with these options, such as `DecoderSearch.prepare`.
         speech: The dev set.
-        ranges: Where to look for each option, both ends included; equal ends fix it.
-            `None` is `RANGES`.
-        boosts: Of each utterance, as `prepare`'s decoder takes them.
-        max_trials: The most evaluations; one more where the ranges leave the default
-            out.
-        default: Values that the gain is relative to; 1 for scales and 0 for others
-            where they are not given.
+        ranges: Range of each option, both ends included; equal ends fix it. `None` is
+            `RANGES`.
+        boosts: Boosts of each utterance, for `prepare`'s decoder.
+        max_trials: Most evaluations; one more if the ranges exclude the default.
+        default: Reference values of the gain; 1 for scales and 0 for others if missing.
         say: Called with each trial; None logs it.
 
     Raises:
-        FormatError: No word that the first trial finds is one of the references, and
-            written otherwise some are.
+        FormatError: No decoded word of the first trial occurs in the references, but
+            some would in another spelling.
         OptionError: `max_trials` is below 1, no option, or a range upside down.
         ShapeError, LogprobError: As the decoder's.
     """
@@ -285,15 +279,15 @@ def tune(
     def evaluate(place: _Place, stage: str) -> Trial:
         setting = dict(zip(ranges, place, strict=True))
         hypotheses = speech.words_of(prepare(setting)(utterances, boosts))
-        # Where no word is ever right, references are in another form: report it at
-        # once, not after 80 trials.
+        # If no word is ever correct, the references are spelled differently: report it
+        # now, not after 80 trials.
         if not done:
             speech.check_words(hypotheses)
         score = score_texts(speech.references, hypotheses)
         return Trial(setting, score.errors, stage, score.counts)
 
     def visit(places: Iterable[_Place], stage: str) -> bool:
-        """Evaluate those that are new, moved into the ranges; False: not all."""
+        """Evaluate new settings, clipped to the ranges; return False at the limit."""
         for place in places:
             pairs = zip(place, ranges.values(), strict=True)
             inside = tuple(round(min(max(x, lo), hi), DIGITS) for x, (lo, hi) in pairs)
@@ -308,8 +302,8 @@ def tune(
     def best() -> Trial:
         return min(done.values(), key=lambda trial: trial.rank)
 
-    # The default comes first; fixed values stay what they are. A missing scale is 1, a
-    # missing insertion 0.
+    # The default comes first; fixed values are kept. A missing scale is 1, a missing
+    # insertion 0.
     given = {name: float(name.endswith("_scale")) for name in ranges}
     given.update(default or {})
     place = tuple(
@@ -322,7 +316,7 @@ def tune(
         first = done[place]
     else:  # none of the trials
         first = evaluate(place, "default")
-    # A coarse grid next, so that refinement begins near the best of all.
+    # A coarse grid next, so that refinement begins near the global best.
     axes = (
         [low + (high - low) * i / (COARSE - 1) for i in range(COARSE)]
         for low, high in ranges.values()

@@ -1,8 +1,8 @@
-"""Examine what is to be decoded together, before anything is built.
+"""Examination of files to be decoded together, before a graph is built.
 
 report = examine(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa",
                  logprobs="dev.npz", ref="dev.txt")
-print(report)                          # a page; the commands to take at its end
+print(report)                          # a page, with commands at its end
 report.is_wrong, report["blank"].text
 """
 

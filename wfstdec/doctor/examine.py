@@ -1,4 +1,4 @@
-"""Examine tokens, lexicon, language model, log-probs and references together."""
+"""Examination of tokens, lexicon, language model, log-probs and references."""
 
 from __future__ import annotations
 
@@ -37,56 +37,47 @@ from wfstdec.text.tokens import TokenTable, read_tokens, token_table
 Path = str | os.PathLike[str]
 Status = Literal["ok", "look", "wrong"]
 
-UTTERANCES = 200
-"""Utterances that are examined."""
-WORDS_PER_S = 2.7
-"""Words per second of read speech, its pauses included."""
-LIKELY_RATES = 1.5, 4.6
-"""Words per second that people say."""
-FRAME_SHIFTS_S = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08)
-"""Frames that models have."""
-RARE_BLANK = 0.1
-"""A blank that wins less of the frames is one to look at."""
-OFTEN = 0.02
-"""A token in no word with at least this share of the spoken tokens is reported."""
+UTTERANCES = 200  # Number of examined utterances
+WORDS_PER_S = 2.7  # Words per second of read speech, including pauses
+LIKELY_RATES = 1.5, 4.6  # Likely range of words per second
+FRAME_SHIFTS_S = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08)  # Frame shifts of known models
+RARE_BLANK = 0.1  # A blank that wins less of the frames is suspicious
+OFTEN = 0.02  # A token in no word with at least this share of the tokens is reported
 PAIRS = (("lexicon", "LM"), ("references", "lexicon"), ("references", "LM"))
-"""What goes into what: words of the first that the second lacks are lost."""
-CASED = 0.9
-"""A share of the words that is as good as all."""
-FOLDED = 0.05
-"""What a coverage gains without case, where case is what it lacks."""
-FINE, DOUBTFUL = 0.3, 0.6
-"""Error rates of models that fit, and of those that may."""
+"""Pairs of vocabularies: words of the first that the second lacks are lost."""
+CASED = 0.9  # Share of words that decides their case
+FOLDED = 0.05  # Gain in coverage that shows a difference in case
+FINE, DOUBTFUL = 0.3, 0.6  # Error rates of models that fit, and of those that may
 _SEEN, _MOVED = 8, 0.6
-"""Places that a token has in the references at least, and the share of them at which
-another token in its place is another column."""
+"""Occurrences of a token in the references at least, and the share of them at which
+another column replaces it.
+"""
 _WIDTH = 88
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that was looked at."""
+    """Result of one test."""
 
-    name: str  # What it is about
-    status: Status  # `"ok"`; `"look"`, where only the user can tell; `"wrong"`
-    text: str  # The fault, and its remedy
+    name: str  # Subject
+    status: Status  # `"ok"`; `"look"`, which needs the user's judgement; `"wrong"`
+    text: str  # Fault and remedy
 
 
 @dataclass(frozen=True)
 class Report:
-    """Findings, in the order of the page that `str()` gives."""
+    """Findings, in the order of the page of `str()`."""
 
-    findings: tuple[Finding, ...]  # All of them
-    # Command lines to take, with the flags that were found
+    findings: tuple[Finding, ...]  # All findings
+    # Suggested command lines with suitable flags
     commands: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Finding:
-        """The finding of this name."""
         return {one.name: one for one in reversed(self.findings)}[name]
 
     @property
     def is_wrong(self) -> bool:
-        """Tell whether anything is wrong."""
+        """Whether anything is wrong."""
         return any(finding.status == "wrong" for finding in self.findings)
 
     def __str__(self) -> str:
@@ -104,7 +95,7 @@ class Report:
 
 
 def percent(share: float) -> str:
-    """A share for people: `69 %`, `2.6 %`."""
+    """Return a share as text: `69 %`, `2.6 %`."""
     return f"{100 * share:.{0 if share >= 0.1 or not share else 1}f} %"
 
 
@@ -120,21 +111,21 @@ def examine(
     separator: str | None = None,
     frame_shift_s: float | None = None,
 ) -> Report:
-    """Examine files that are to be decoded together; no graph is built.
+    """Examine files to be decoded together, without building a graph.
 
     Args:
-        tokens: The token table of the acoustic model.
-        logprobs: As `wfstdec.io.open_logprobs` takes them; the first 200 utterances
-            are looked at.
-        lexicon: Words and their tokens; None where words are spelled with the tokens.
+        tokens: Token table of the acoustic model.
+        logprobs: Argument of `wfstdec.io.open_logprobs`; the first 200 utterances are
+            examined.
+        lexicon: Words and their tokens; None if tokens spell the words.
         lm: An ARPA file or a KenLM binary.
-        ref: What was said, `utterance words...` lines.
-        blank: The blank by name or index; None to recognise it.
-        separator: The token between words; None to find it.
-        frame_shift_s: Seconds per frame; None takes 0.02, and guesses.
+        ref: References, `utterance words...` lines.
+        blank: Blank by name or index; None to recognise it.
+        separator: Token between words; None to detect it.
+        frame_shift_s: Seconds per frame; None tries 0.02, then others.
 
     Returns:
-        Findings and command lines. A file that cannot be read is a finding too.
+        Findings and command lines. Unreadable files are findings.
     """
     paths = {"--tokens": tokens, "--logprobs": logprobs, "--lexicon": lexicon}
     paths |= {"--lm": lm, "--ref": ref}
@@ -144,25 +135,25 @@ def examine(
 
 @dataclass
 class ModelOutput:
-    """Tokens that win in the frames of some utterances."""
+    """Best tokens in the frames of some utterances."""
 
     counts: TokenCounts
-    # The tokens of each utterance's runs, blanks too, int64
+    # Tokens of each utterance's runs, including blanks, int64
     runs: dict[str, np.ndarray] = field(default_factory=dict)
     frames: dict[str, int] = field(default_factory=dict)  # Of each utterance
     kinds: Counter[RowKind] = field(default_factory=Counter)  # Of utterances
-    # The least and the largest ln of the sum of exp(x) of rows
+    # Least and largest ln of the sum of exp(x) of rows
     sums: tuple[float, float] = (math.inf, -math.inf)
-    # Shapes of arrays that have not V columns
+    # Shapes of arrays without V columns
     shapes: list[tuple[int, ...]] = field(default_factory=list)
-    transposed: int = 0  # Utterances that came as [V, T]
+    transposed: int = 0  # Utterances given as [V, T]
 
     @classmethod
     def of(cls, logprobs: Pairs, num_tokens: int) -> ModelOutput:
         """Examine the first utterances; their log-probs are [T, V]."""
         output = cls(TokenCounts(num_tokens))
         for utterance, array in itertools.islice(logprobs, UTTERANCES):
-            # Examined nevertheless: all that is wrong is reported at once.
+            # Examined nevertheless: all problems are reported at once.
             if array.shape[1] != num_tokens and array.shape[0] == num_tokens:
                 output.transposed += 1
                 array = array.T
@@ -174,40 +165,40 @@ class ModelOutput:
                 output.kinds[kind] += 1
                 (low, high), sums = output.sums, row_sums(spread(array, MOST_ROWS))
                 output.sums = min(low, float(sums.min())), max(high, float(sums.max()))
-            if kind == RowKind.TRANSPOSED:  # a square, of as many frames as tokens
+            if kind == RowKind.TRANSPOSED:  # a square, with as many frames as tokens
                 array = array.T
             output.runs[utterance] = output.counts.add(array)
             output.frames[utterance] = len(array)
         return output
 
     def texts(self, without: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
-        """The tokens of each utterance's greedy path, but for some of them."""
+        """Yield the tokens of each utterance's greedy path, without some of them."""
         for utterance, runs in self.runs.items():
             yield utterance, runs[~np.isin(runs, without)].tolist()
 
 
 @dataclass
 class _Examination:
-    """An examination under way; what cannot be read is left out after that."""
+    """Examination in progress; unreadable inputs are skipped afterwards."""
 
-    paths: Mapping[str, str]  # The files by flag
-    named_blank: int | str | None  # What the user knows; or None
+    paths: Mapping[str, str]  # Files by flag
+    named_blank: int | str | None  # Blank given by the user, or None
     named_separator: str | None
     named_shift_s: float | None
     tokens: TokenTable = field(init=False)
     output: ModelOutput = field(init=False)
     findings: list[Finding] = field(default_factory=list)  # So far
-    # How often each word is in what there is of `PAIRS`
+    # Word counts of the vocabularies in `PAIRS`
     words: dict[str, Counter[str]] = field(default_factory=dict)
-    between: list[int] = field(default_factory=list)  # The tokens between words
-    lexicon: Lexicon | None = None  # What was read, or None
-    # The words of utterances
+    between: list[int] = field(default_factory=list)  # Tokens between words
+    lexicon: Lexicon | None = None  # Parsed, or None
+    # Words of utterances
     references: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    # What is to be given beside files, as it was found
+    # Detected arguments in addition to files
     flags: dict[str, str] = field(default_factory=dict)
 
     def report(self) -> Report:
-        """Look at everything, each after what it needs."""
+        """Run all tests, in order of dependency."""
         if self._read_tokens() and self._read_output():
             self._check_blank()
             self._read_lexicon()
@@ -225,7 +216,7 @@ class _Examination:
         self.findings.append(Finding(name, status, str(text)))
 
     def _read(self, name: str, flag: str, read: Callable[[str], Any]) -> Any:
-        """What a file has; None where there is none, or it cannot be read."""
+        """Read a file; return None without one, or if it is unreadable."""
         if flag in self.paths:
             try:
                 return read(self.paths[flag])
@@ -241,8 +232,8 @@ class _Examination:
             self._add("tokens", "wrong", error)
             if not isinstance(error, TokenTableError):
                 return False
-            # A table that does not name its blank can still be read: frames tell which
-            # token it is.
+            # A table that does not name its blank is readable: frames determine the
+            # token.
             with contextlib.suppress(TokenTableError):
                 self.tokens = read_tokens(path, 0)
                 self.flags["--blank"] = self.tokens.flag(
@@ -256,7 +247,6 @@ class _Examination:
         return True
 
     def _read_output(self) -> bool:
-        """The log-probs: whether V fits, and what rows sum to."""
         num_tokens = len(self.tokens)
 
         def read(path: str) -> ModelOutput:
@@ -278,7 +268,7 @@ class _Examination:
         elif not num_frames:
             text = "no frames, expected some"
         else:
-            text = f"{num_frames:,} frames of {utterances} looked at, V={num_tokens}"
+            text = f"{num_frames:,} frames of {utterances} examined, V={num_tokens}"
             status = "ok"
         self._add("log-probs", status, text)
         if not num_frames:
@@ -290,12 +280,12 @@ class _Examination:
         low, high = (math.exp(x) for x in output.sums)
         text = f"exp of a row sums to {low:.3f} to {high:.3f}"
         if not output.kinds:
-            text = "too few frames to tell"
+            text = "too few frames to decide"
         self._add("row sums", "ok" if output.kinds else "look", text)
         return True
 
     def _check_blank(self) -> None:
-        """Say what share of the frames the blank wins; take the one that should be."""
+        """Report the blank's share of frames; take a better candidate."""
         tokens, counts = self.tokens, self.output.counts
         if self.named_separator in tokens.ids:
             self.between = [tokens.ids[self.named_separator or ""]]
@@ -325,11 +315,11 @@ class _Examination:
             self._add("lexicon", "wrong", error)
 
     def _lacking_tokens(self, path: str) -> str:
-        """All tokens of a lexicon that the table lacks."""
+        """Return a description of a lexicon's tokens that the table lacks."""
         lacking: Counter[str] = Counter()
         num_entries = num_bad = 0
         for names in _spelt(path):
-            # Counted once an entry: how many entries are concerned is what tells.
+            # Counted once per entry: the number of affected entries matters.
             bad = dict.fromkeys(n for n in names if n not in self.tokens.ids)
             num_entries, num_bad = num_entries + 1, num_bad + bool(bad)
             lacking.update(bad.keys())
@@ -343,12 +333,10 @@ class _Examination:
         )
 
     def _used_tokens(self) -> set[int]:
-        """The tokens of the lexicon's words."""
         entries = self.lexicon.pronunciations if self.lexicon else ()
         return {token for spelt in entries for token in spelt}
 
     def _check_separator(self) -> None:
-        """Say whether words are separated by a token."""
         names, blank = self.tokens.names, self.tokens.blank
         named, counts = self.named_separator, self.output.counts
         if named is not None and not self.between:
@@ -359,7 +347,8 @@ class _Examination:
         hint = "; is it the one?"
         if not self.between:
             found, hint = counts.unused_tokens(names, blank, self._used_tokens()), ""
-            if self.lexicon is None:  # only names tell separators from other tokens
+            # only names distinguish separators from other tokens
+            if self.lexicon is None:
                 called = (t for t, name in enumerate(names) if called_separator(name))
                 found = [t for t in called if t != blank]
                 found = [t for t in found if counts.run_share(t, blank) >= OFTEN]
@@ -378,7 +367,6 @@ class _Examination:
         self.flags["--separator"] = names[token]
 
     def _check_lexicon(self) -> None:
-        """Say how many words there are, and which tokens no word has."""
         lexicon, tokens, counts = self.lexicon, self.tokens, self.output.counts
         if lexicon is None:
             return
@@ -423,7 +411,6 @@ class _Examination:
             self.words["references"] = Counter(counts)
 
     def _check_frame_shift(self) -> None:
-        """Say whether seconds per frame give a rate at which people speak."""
         counts, shift_s = self.output.counts, self.named_shift_s or 0.02
         num_words, num_frames = 0, counts.num_frames
         if self.references:
@@ -434,7 +421,7 @@ class _Examination:
         text = f"{shift_s:g} s" + ("" if self.named_shift_s else " (the default)")
         status: Status = "look"
         if not num_words or not num_frames:
-            text += "; without words nothing tells whether that is so"
+            text += "; without words this cannot be verified"
         else:
             per_frame = num_words / num_frames
             low, high = LIKELY_RATES
@@ -442,7 +429,7 @@ class _Examination:
             if low <= per_frame / shift_s <= high:
                 status = "ok"
             else:
-                text += f", people say {low:g} to {high:g}"
+                text += f", speech has {low:g} to {high:g}"
                 # By ratio: twice as fast is as far off as half as fast.
                 likely = per_frame / WORDS_PER_S
                 best = min(FRAME_SHIFTS_S, key=lambda s: abs(math.log(likely / s)))
@@ -477,7 +464,6 @@ class _Examination:
         self._add("case", worst, text)
 
     def _check_coverage(self) -> None:
-        """Say what share of some words others have, with the words that they lack."""
         for one, other in PAIRS:
             if not (one in self.words and other in self.words):
                 continue
@@ -497,7 +483,6 @@ class _Examination:
             self._add(f"{one} in {other}", _graded(share, *limits), text)
 
     def _count_token_errors(self) -> None:
-        """Say the greedy token error rate, of utterances that can be counted."""
         lexicon, tokens = self.lexicon, self.tokens
         if lexicon is None:
             if "--lexicon" in self.paths:
@@ -530,7 +515,7 @@ class _Examination:
         self._add("greedy token errors", status, text)
 
     def _check_order(self, pairs: Iterable[tuple[list[int], list[int]]]) -> None:
-        """Look for tokens that are nearly always recognised as one other token."""
+        """Detect tokens that are nearly always recognised as one other token."""
         found: dict[str, Counter[str]] = defaultdict(Counter)
         for both in pairs:
             for token, other in align(*(list(map(str, one)) for one in both)):
@@ -539,7 +524,7 @@ class _Examination:
         for token, others in sorted(found.items()):
             [(other, count), *_] = others.most_common(1)
             total = others.total()
-            # A model that mistakes sounds mistakes them for several.
+            # Acoustic confusions involve several tokens.
             if token != other and GAP not in (token, other) and total >= _SEEN:
                 if count > _MOVED * total:
                     numbers = int(token), int(other)
@@ -551,13 +536,12 @@ class _Examination:
             self._add("token order", "wrong", text + "order than its columns")
 
     def _commands(self) -> list[str]:
-        """Command lines: to build, to decode, and to tune or to score."""
         tune, score = [], []
         if "--ref" in self.paths:
             speech = self._line("--logprobs", "--ref")
             tune = [f"wfstdec tune --graph graph.npz {speech}"]
             score = [f"wfstdec score {self._line('--ref')} --hyp hyp.txt"]
-        # A graph needs both; without them another decoder takes what there is.
+        # A graph needs both; without them another decoder takes the rest.
         if not {"--lexicon", "--lm"} <= self.paths.keys():
             decoder = "trie" if "--lexicon" in self.paths else "greedy"
             given = self._line("--tokens", "--lexicon", "--lm", "--separator")
@@ -587,7 +571,7 @@ def _share(words: Collection[str], known: Collection[str]) -> float:
 
 
 def case_of(words: Iterable[str]) -> str:
-    """The case of most words: lower, UPPER, or mixed; none of some scripts."""
+    """Return the case of most words: lower, UPPER, mixed, or none for some scripts."""
     cased = [word for word in words if word.lower() != word.upper()]
     if not cased:
         return "without case"
@@ -599,7 +583,6 @@ def case_of(words: Iterable[str]) -> str:
 
 
 def _spelt(path: str) -> Iterator[list[str]]:
-    """The names of tokens in each entry, a probability left out."""
     for line in read_lines(path):
         fields = line.split()[1:]
         if not line.strip() or line.startswith((";;;", "# ")):
@@ -615,14 +598,14 @@ def token_errors(
     path: Sequence[int],
     ways: Mapping[str, Sequence[Pronunciation]],
 ) -> tuple[int, int]:
-    """Errors of the tokens of a path against words, and the tokens of these."""
+    """Return token errors of a path against words, and the number of tokens."""
     tokens, places = np.array(path, np.int64), np.arange(len(path) + 1)
 
     def after(row: np.ndarray, spelt: Pronunciation) -> np.ndarray:
         for token in spelt:
             left_out = row + 1
             left_out[1:] = np.minimum(left_out[1:], row[:-1] + (tokens != token))
-            # Tokens too many: the least of what is before, and one for each since then.
+            # Insertions: the least of the previous cells, plus one each.
             row = np.minimum.accumulate(left_out - places) + places
         return row
 

@@ -1,1 +1,1 @@
-"""Graph building, T o min(det(L o G)), and OpenFst files; `tlg.build_graph` does it."""
+"""Graph building, T o min(det(L o G)), in `tlg.build_graph`; OpenFst files."""

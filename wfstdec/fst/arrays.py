@@ -1,7 +1,4 @@
-"""FSTs as arrays: made from arcs in any order, changed as a whole, never arc by arc.
-
-Infinite costs are no arcs.
-"""
+"""FSTs as arrays, built from arcs in any order; arcs of infinite cost are dropped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,16 +29,16 @@ def arcs_of(
     nextstate: ArrayLike,
     cost: ArrayLike = 0.0,
 ) -> Arcs:
-    """Arcs from arrays and numbers; a number stands for all arcs."""
+    """Return arcs from arrays and numbers; a number applies to all arcs."""
     columns = (state, ilabel, olabel, nextstate, cost)
     return Arcs(*np.broadcast_arrays(*map(np.atleast_1d, columns)))
 
 
 def fst_of(parts: Sequence[Arcs], start: int, final_cost: ArrayLike) -> FstArrays:
-    """The FST with these arcs; those of a state keep their order."""
+    """Return the FST with these arcs; arcs of a state keep their order."""
     arcs = Arcs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     final_cost = np.asarray(final_cost, np.float32)
-    # Stable: graphs, and ties between arcs, must not depend on NumPy's choice of sort.
+    # Stable: graphs, and ties between arcs, must not depend on NumPy's sort.
     order = np.argsort(arcs.state, kind="stable")
     order = order[arcs.cost[order] < np.inf]
     splits = np.zeros(len(final_cost) + 1, np.int64)
@@ -58,10 +55,10 @@ def fst_of(parts: Sequence[Arcs], start: int, final_cost: ArrayLike) -> FstArray
 
 
 def least_final_costs(fst: FstArrays, label: int) -> np.ndarray:
-    """Least costs to end from each state over arcs with one input label."""
+    """Return least costs to end from each state over arcs with one input label."""
     # With these as final costs of a grammar, no back-off (`label`) is needed at the end
-    # of a sentence:
-    #     cost[s] = min(final_cost[s], arc.cost + cost[arc.nextstate] over such arcs)
+    # of a sentence: cost[s] = min(final_cost[s], arc.cost + cost[arc.nextstate] over
+    # such arcs)
     arc = np.flatnonzero(fst.ilabel == label)
     state, nextstate, cost = fst.arc_state()[arc], fst.nextstate[arc], fst.cost[arc]
     least = fst.final_cost.astype(np.float64)
@@ -82,17 +79,17 @@ _Number = TypeVar("_Number", int, np.ndarray)
 
 @dataclass(frozen=True)
 class LabelSpace:
-    """The labels that one build uses."""
+    """Labels of one build."""
 
-    tokens: TokenTable  # The token table of the acoustic model
-    words: tuple[str, ...]  # The words by id, `words[0]` is `<eps>`
-    num_disambig: int = 1  # D, the disambiguation symbols, `#0` included
+    tokens: TokenTable  # Token table of the acoustic model
+    words: tuple[str, ...]  # Words by id, `words[0]` is `<eps>`
+    num_disambig: int = 1  # D, number of disambiguation symbols, including `#0`
     has_exits: bool = False  # Whether T has OOV exits and returns
-    used: frozenset[int] | None = None  # Tokens that LG has; None for all
+    used: frozenset[int] | None = None  # Tokens in LG; None for all
 
     @property
     def blank(self) -> int:
-        """The input label of the blank."""
+        """Input label of the blank."""
         return ilabel_of(self.tokens.blank)
 
     @property
@@ -102,37 +99,37 @@ class LabelSpace:
 
     @property
     def class_word(self) -> int:
-        """The class on the side of words."""
+        """Class of OOV words on the side of words."""
         return self.backoff_word + 1
 
     @property
     def class_token(self) -> int:
-        """The class on the side of tokens."""
+        """Class of OOV words on the side of tokens."""
         return ilabel_of(len(self.tokens))
 
     def disambig(self, k: _Number) -> _Number:
-        """`#k` on the side of tokens."""
+        """Return `#k` on the side of tokens."""
         return ilabel_of(k + len(self.tokens) + 1)
 
     def units(self) -> np.ndarray:
-        """The input labels of the U tokens that are used and are not the blank."""
+        """Return the input labels of the U used tokens other than the blank."""
         tokens = range(len(self.tokens)) if self.used is None else sorted(self.used)
         units = [token for token in tokens if token != self.tokens.blank]
         return ilabel_of(np.array(units, np.int32))
 
     def repeat(self, ilabel: np.ndarray) -> np.ndarray:
-        """The labels that repeat the tokens of these input labels."""
+        """Return the labels that repeat the tokens of these input labels."""
         return ilabel + len(self.tokens)
 
     def exit(self, last: _Number) -> _Number:
-        """The exit for a word behind the token of this input label, 0 for none."""
+        """Return the exit for a word after the token of this ilabel, 0 for none."""
         return last + (2 * len(self.tokens) + 1)
 
     def after(self, ilabel: _Number) -> _Number:
-        """The return from a word whose last token has this input label."""
+        """Return the return from a word whose last token has this input label."""
         return ilabel + self.exit(len(self.tokens) + 1)
 
     def split_repeats(self, ilabel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The token labels of T's or TLG's input side, and which are repeats."""
+        """Return the token labels of T's or TLG's input side, and which are repeats."""
         repeats = ilabel > len(self.tokens)
         return np.where(repeats, ilabel - len(self.tokens), ilabel), repeats

@@ -2,8 +2,8 @@
 
     acceptor = determinize(acceptor, max_states=10_000)
 
-Arrays go in and come out, through temporary files. Composition and minimization in
-arrays are 3 and 10 times as fast as those of the library.
+Arrays pass through temporary files. Composition and minimization in arrays are 3 and 10
+times as fast as in the library.
 """
 
 import importlib
@@ -34,7 +34,7 @@ def determinize(
     """Remove epsilons and determinize in the tropical semiring."""
     if engine == PYNINI:
         return _determinized_by_pynini(acceptor, max_states)
-    # At its limit of states it either raises or returns True and a partial result.
+    # At its limit of states it raises, or returns True and a partial result.
     changed = to_kaldifst(acceptor)
     try:
         partial = _kaldifst().determinize_star(
@@ -55,8 +55,8 @@ def _determinized_by_pynini(acceptor: FstArrays, max_states: int) -> FstArrays:
     check_fst(acceptor)
     both = FstContent(replace(acceptor, olabel=acceptor.ilabel))
     changed = library.Fst.read_from_string(format_fst(both, "vector"))
-    changed.project("input").rmepsilon()  # by projection it is known for an acceptor
-    # OpenFst counts states only where no cycle has a negative cost.
+    changed.project("input").rmepsilon()  # the projection marks it as an acceptor
+    # OpenFst limits states only without cycles of negative cost.
     counted = {} if (acceptor.cost < 0).any() else {"nstate": max_states + 1}
     made = library.determinize(changed, **counted).write_to_string()
     found = parse_fst(made, "pynini's FST").fst
@@ -73,7 +73,7 @@ def _too_many_states(max_states: int) -> GraphError:
 
 
 def to_kaldifst(fst: FstArrays) -> Any:
-    """Make a `StdVectorFst` of arrays, which the library does not check."""
+    """Return a `StdVectorFst` of arrays, which the library does not validate."""
     check_fst(fst)
     with tempfile.TemporaryDirectory(prefix="wfstdec.") as folder:
         path = Path(folder) / "arrays.fst"
@@ -82,7 +82,7 @@ def to_kaldifst(fst: FstArrays) -> Any:
 
 
 def from_kaldifst(fst: Any) -> FstArrays:
-    """Make arrays of a `StdVectorFst`."""
+    """Return arrays of a `StdVectorFst`."""
     with tempfile.TemporaryDirectory(prefix="wfstdec.") as folder:
         path = Path(folder) / "arrays.fst"
         if not fst.write(str(path)):

@@ -2,8 +2,8 @@
 
     rules = read_far("rules.far")           # {"ITN": FstContent, ...}
 
-Layouts, little-endian, for STTable and STList: magic, version (int32), then entries of
-a key (length, bytes) and an OpenFst binary. STTable ends with the number of entries,
+Layouts, little-endian, of STTable and STList: magic, version (int32), then entries of a
+key (length, bytes) and an OpenFst binary. STTable ends with the number of entries,
 their positions and their number again (int64 each), STList with an empty key.
 """
 
@@ -18,7 +18,7 @@ STTABLE_MAGIC, STLIST_MAGIC = 2125656924, 5656924
 
 
 def read_far(path: PathLike) -> dict[str, FstContent]:
-    """Read the FSTs of an STTable or STList file by key, in the order of the file."""
+    """Return the FSTs of an STTable or STList file by key, in file order."""
     place = os.fspath(path)
     with reading(path, "FAR"):
         data = memoryview(read_bytes(path))
@@ -38,7 +38,7 @@ def read_far(path: PathLike) -> dict[str, FstContent]:
         for _ in range(min(count, len(data))):
             positions.append(cursor.pos)
             rules.update([_entry(cursor)])
-        # The entries are in a row: the table at the end has nothing new.
+        # Entries are contiguous: the table at the end is redundant.
         table = count, *positions, count
         if data[cursor.pos :] != struct.pack(f"<{len(table)}q", *table):
             raise FormatError(f"{place}: truncated or damaged table of {count} entries")

@@ -1,4 +1,4 @@
-"""G, the grammar: from an ARPA model, or from a grammar of the user.
+"""G, the grammar, from an ARPA model or from a user's grammar.
 
     g = build_grammar(model, labels)               # words, with back-off arcs
 
@@ -7,16 +7,16 @@
     back-off    an arc `#0` from h to the longest proper suffix that is a state
     (h </s>)    a final cost of h
 
-N-grams that are no prefix of another need no state: the arc that would enter it leads
-to a suffix and pays the back-offs of those it passes. Final costs are the least of
-ending directly and after back-offs (`arrays.least_final_costs`). A back-off arc may be
-taken though an n-gram is listed, so a sentence may cost less than in the model.
+N-grams that are not a prefix of another need no state: the arc that would enter it
+leads to a suffix, with the back-offs on the way. Final costs are the least of ending
+directly and after back-offs (`arrays.least_final_costs`). A back-off arc may be taken
+although an n-gram is listed, so a sentence may cost less than in the model.
 
     acceptor = read_grammar("commands.fst")        # or AT&T text, or a pynini Fst
     g = build_user_grammar(acceptor, labels)
 
-A grammar with at most one arc per word and one epsilon at each state is taken as it is,
-its epsilons as back-offs. All others are determinized first.
+A grammar with at most one arc per word and one epsilon at each state is used directly,
+with epsilons as back-offs. All others are determinized first.
 """
 
 import logging
@@ -58,10 +58,10 @@ def build_grammar(
     unk_cost: float | None = None,
     class_cost: float | None = None,
 ) -> FstArrays:
-    """Make G; words that the model lacks cost `unk_cost` at the empty history."""
-    # N-grams with a word that is not in `labels.words` are left out. A history that no
-    # table lists is added, at the cost of its back-off. `class_cost`: nats for the
-    # class of words that the lexicon lacks, at the empty history; None for none.
+    """Build G; words that the model lacks cost `unk_cost` at the empty history."""
+    # N-grams with a word outside `labels.words` are dropped. Unlisted histories are
+    # added, at the cost of their back-off. `class_cost`: nats for the class of OOV
+    # words, at the empty history; None for none.
     ids = word_ids(labels.words)
     of_word = np.array([ids.get(w, NO_LABEL) for w in model.words], np.int32)
     histories = build_histories(model, of_word, len(labels.words))
@@ -89,14 +89,14 @@ def _assemble(
 ) -> FstArrays:
     trie, cost, backoff = histories.trie, histories.cost, histories.backoff
     is_state = histories.prefixes()
-    # The highest order goes straight to the longest suffix that is a state, at what
-    # backing off to it costs.
+    # The highest order leads to the longest suffix that is a state, at the cost of
+    # backing off to it.
     target, extra = histories.targets(is_state)
     number = np.cumsum(is_state) - 1  # of an n-gram that is a state
 
     ends = histories.is_end
     final_cost = np.full(int(is_state.sum()), np.inf)
-    # `</s>` is the cost of ending, and no arc.
+    # `</s>` is a final cost, not an arc.
     final_cost[number[trie.parent[ends]]] = cost[ends]
     ngram = histories.predicting()
     ngrams = arcs_of(
@@ -121,31 +121,32 @@ def _assemble(
         parts.append(arcs_of(empty, label, label, empty, class_cost))
     if unk_cost is not None:
         unigrams = trie.label[ngram[trie.parent[ngram] == ROOT]]
-        # After such a word the history is empty: no n-gram has it.
+        # After such a word the history is empty: no n-gram contains it.
         unlisted = np.setdiff1d(np.arange(1, len(labels.words)), unigrams)
         parts.append(arcs_of(empty, unlisted, unlisted, empty, unk_cost))
     return fst_of(parts, int(number[histories.is_bos][0]), final_cost)
 
 
 Words = tuple[str, ...]
-_LEAST_STATE_LIMIT = 10_000  # more would take minutes before they fail
+_LEAST_STATE_LIMIT = 10_000  # more would take minutes before failing
 
 
 @dataclass(frozen=True, eq=False)
 class WordAcceptor:
-    """An acceptor over words."""
+    """Acceptor over words."""
 
-    # Arcs whose input labels are positions in `words`; 0 is an epsilon or a back-off
+    # Input labels of arcs are positions in `words`; 0 is an epsilon or a back-off
     fst: FstArrays
-    words: tuple[str, ...]  # The words on its arcs, behind `<eps>`
+    words: tuple[str, ...]  # Words of its arcs, after `<eps>`
     class_cost: float | None = None  # Nats for OOV words, at the start; None for none
 
 
 def phrase_grammar(phrases: Collection[Words], has_class: bool = False) -> WordAcceptor:
-    """Accept any number of phrases in a row, equally likely; `has_class`: OOV words."""
+    """Return an acceptor of any sequence of phrases, equally likely, with OOV words."""
     words = [EPSILON_WORD, *sorted(set(chain.from_iterable(phrases)))]
     ids = {word: i for i, word in enumerate(words)}
-    # A trie whose leaves are its root; back-offs leave phrases that others begin with.
+    # A trie whose leaves are its root; back-offs leave phrases that are prefixes of
+    # others.
     inner = {phrase[:n] for phrase in phrases for n in range(1, len(phrase))}
     state = {prefix: i for i, prefix in enumerate(sorted({(), *inner}))}
     rows = [(state[x[:-1]], ids[x[-1]], state.get(x, 0)) for x in {*inner, *phrases}]
@@ -158,7 +159,7 @@ def phrase_grammar(phrases: Collection[Words], has_class: bool = False) -> WordA
 
 
 def read_grammar(source: Any, words: PathLike | None = None) -> WordAcceptor:
-    """Read a grammar; its symbol table names the words, or a table of `word id`."""
+    """Read a grammar, with words by its symbol table, or a table of `word id`."""
     if isinstance(source, WordAcceptor):
         return source
     table = None if words is None else dict(enumerate(read_words(words)))
@@ -185,7 +186,7 @@ def read_grammar(source: Any, words: PathLike | None = None) -> WordAcceptor:
 def build_user_grammar(
     acceptor: WordAcceptor, labels: LabelSpace, engine: str = KALDIFST
 ) -> FstArrays:
-    """Make G from a grammar, all of whose words are in `labels.words`."""
+    """Build G from a grammar, all of whose words are in `labels.words`."""
     ids = {word: i for i, word in enumerate(labels.words)}
     if missing := [word for word in acceptor.words if word not in ids]:
         raise GrammarError(
@@ -195,7 +196,7 @@ def build_user_grammar(
     new = np.array([ids[word] for word in acceptor.words], np.int32)
     fst = acceptor.fst
     fst = replace(fst, ilabel=new[fst.ilabel], olabel=np.zeros_like(fst.ilabel))
-    # With every state final, no negative cycle is left out.
+    # All states are final, so every negative cycle counts.
     anywhere = replace(fst, final_cost=np.zeros_like(fst.final_cost))
     least_final_costs(anywhere, EPSILON)  # raises for a negative cycle
     # Epsilons of a back-off model become `#0`: determinizing would expand them.
@@ -220,7 +221,6 @@ def build_user_grammar(
 
 
 def _acceptor(content: FstContent, isymbols: Symbols, place: str) -> WordAcceptor:
-    """Number the words of an FST by their names, sorted, whatever its tables say."""
     fst = content.fst
     with reading(place, "grammar"):
         check_fst(fst)
@@ -243,7 +243,7 @@ def _acceptor(content: FstContent, isymbols: Symbols, place: str) -> WordAccepto
 
 
 def _name(label: int, symbols: Symbols, place: str) -> str:
-    """A label's word; Kaldi writes back-offs as `#0` on the input side."""
+    """Return a label's word; Kaldi writes back-offs as `#0` on the input side."""
     name = EPSILON_WORD if label == EPSILON else symbols.get(label)
     if name is None:
         raise GrammarError(
@@ -254,7 +254,7 @@ def _name(label: int, symbols: Symbols, place: str) -> str:
 
 
 def _is_backoff_model(fst: FstArrays) -> bool:
-    """Tell whether no state has two arcs of one label, and no cycle is all epsilons."""
+    """Return whether states have distinct labels, and no cycle has only epsilons."""
     key = fst.arc_state() * (int(fst.ilabel.max(initial=0)) + 1) + fst.ilabel
     if len(np.unique(key)) < len(key):
         return False

@@ -1,13 +1,13 @@
-"""det(L o G) without composition or determinization: a trie for each history of G.
+"""det(L o G) built directly: a trie for each history of G.
 
     lg = build_history_tries(marked, labels, g)
 
-G must have at most one arc per word in a state, and its other arcs are back-offs and
-the class of OOV words, as those of `fst/grammar.py`. States of the result:
+G must have at most one arc per word in a state; its other arcs are back-offs and the
+class of OOV words, as in `fst/grammar.py`. States of the result:
 
     (begin, h)   where a word may begin with history h: root of the trie of the words
                  listed for h, with the back-off arc of h
-    (end, h)     behind a word, where a filler follows: a mandatory separator, which
+    (end, h)     after a word, where a filler follows: a mandatory separator, which
                  leads to (begin, h), or a silence that may be missing
     node         the pronunciations listed for h that begin with the same tokens
     tail         a node with one word left; it depends on the pronunciations and the
@@ -33,8 +33,7 @@ from wfstdec.text.lexicon import word_ids
 from wfstdec.text.tokens import EPSILON, ilabel_of
 
 _STATE = record("i4 first end depth", "f4 final", "i8 arcs", "f8 mass")
-"""Entries of a node, how many of their labels lead to it, final cost, first arc, -ln of
-the mass."""
+"""A node: its entries, depth, final cost, first arc, and -ln of the mass."""
 _FIRST_SIZE = 1 << 12
 
 
@@ -42,13 +41,13 @@ class _Entries(NamedTuple):
     """Pronunciations of the words listed for each history, sorted by their labels."""
 
     splits: np.ndarray  # int64 [H + 1], the entries of each history
-    begin: np.ndarray  # int32 [E], where the labels of each begin in `label`
+    begin: np.ndarray  # int32 [E], start of their labels in `label`
     end: np.ndarray  # int32 [E]
     word: np.ndarray  # int32 [E]
-    history: np.ndarray  # int32 [E], behind the word
+    history: np.ndarray  # int32 [E], after the word
     cost: np.ndarray  # float64 [E], of the word and its pronunciation
-    label: np.ndarray  # int32, of all pronunciations in a row
-    state: np.ndarray  # int64 [H], behind a word: (end, h) or (begin, h)
+    label: np.ndarray  # int32, of all pronunciations
+    state: np.ndarray  # int64 [H], state after a word: (end, h) or (begin, h)
     final_cost: np.ndarray  # float32 [H]
     num_ends: int  # the number of states (end, h)
     separator: int  # ilabel of the token that ends words
@@ -57,14 +56,14 @@ class _Entries(NamedTuple):
 def build_history_tries(
     marked: MarkedLexicon, labels: LabelSpace, g: FstArrays
 ) -> FstArrays:
-    """Make det(L o G), with a few states (end, h) that nothing reaches."""
-    # A silence and a pronunciation that begins with it keep an arc each; they need no
-    # symbol, since nothing is determinized after this.
+    """Build det(L o G), including a few unreachable states (end, h)."""
+    # A silence and a pronunciation that begins with it have separate arcs without a
+    # symbol, since nothing is determinized afterwards.
     fillers, silence = marked.fillers, marked.fillers.silence
     begin, ended = np.arange(g.num_states), np.zeros(0, np.int64)
     if fillers.ends_words or silence is not None:
         ended = g.nextstate[g.ilabel != labels.backoff_word]
-        # With a silence a sentence begins as if a word were before it.
+        # With a silence a sentence begins as if after a word.
         ended = np.unique(ended if silence is None else np.append(ended, g.start))
     end, start = begin.copy(), g.start
     end[ended] = g.num_states + np.arange(len(ended))
@@ -86,7 +85,7 @@ def build_history_tries(
         with_silence = -math.log(fillers.silence_prob)
         without = np.float32(-math.log1p(-fillers.silence_prob))
         final_cost[end[ended]] += without
-        # Without a silence, all that (begin, h) has: no epsilon arc is needed.
+        # Without a silence, a copy of (begin, h): no epsilon arc is needed.
         start, copied = int(end[g.start]), end != begin
         for part in parts[:2]:
             some = part.state < g.num_states
@@ -106,16 +105,15 @@ def _tries(
     end: np.ndarray,
     num_ends: int,
 ) -> tuple[Arcs, np.ndarray]:
-    """The arcs of words, and final costs of all states."""
     label, splits = pronunciation_labels(marked, labels)
-    # Big-endian bytes have the order of the labels, and are faster to compare.
+    # Big-endian bytes sort as the labels, and are faster to compare.
     raw, ends = label.astype(">i4").tobytes(), (4 * splits).tolist()
     texts = [raw[i:j] for i, j in zip(ends, ends[1:], strict=False)]
     rank = np.empty(len(texts), np.int64)
     rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
     ids = word_ids(labels.words)
     word = np.array([ids[w] for w in marked.lexicon.words])
-    # Entries: each arc of a word as often as the word has pronunciations.
+    # Entries: one for each arc of a word and each of its pronunciations.
     of_word, counts = np.argsort(word, kind="stable"), np.bincount(word)
     arc = np.flatnonzero(g.ilabel < labels.backoff_word)
     first, count = (np.cumsum(counts) - counts)[g.ilabel[arc]], counts[g.ilabel[arc]]
@@ -154,14 +152,14 @@ def _put(arcs, i, ilabel, olabel, nextstate, cost):
 
 @jit
 def _grow(entries):
-    """Roots, then nodes in the order they are reached: `_STATE` [S + 1], `ARC` [A]."""
+    """Return states in order of discovery, `_STATE` [S + 1], and `ARC` [A]."""
     num_histories = len(entries.final_cost)
-    sink = num_histories + entries.num_ends  # final, behind a word at an inner node
+    sink = num_histories + entries.num_ends  # final, after a word at an inner node
     num_states, size = sink + 1, _FIRST_SIZE
     while size < 2 * num_states:
         size *= 2
-    # A node is known by its first entry and its depth, a tail by its first label and
-    # its next history: pairs whose numbers in a hash table are those of states.
+    # A node is identified by first entry and depth, a tail by first label and next
+    # history: pairs whose numbers in a hash table are the states.
     pairs, slots = np.full((size, 2), -1, np.int32), np.full(4 * size, -1, np.int32)
     states, arcs = np.empty(size, _STATE), np.empty(2 * size, ARC)
     num_labels, m, state = len(entries.label), 0, 0
@@ -173,7 +171,7 @@ def _grow(entries):
             node = states[state]
             i, end, depth, mass = node.first, node.end, node.depth, node.mass
             is_tail = pairs[state, 0] < num_labels
-        # Room for all that the state may need, so that no step below checks it.
+        # Reserve room for all arcs of the state, so that no step below checks it.
         if m + end - i + 2 > len(arcs):
             arcs = longer(arcs, m + end - i + 2)
         if num_states + end - i + 1 > len(states):
@@ -182,7 +180,7 @@ def _grow(entries):
         if state == sink:
             states[state].final = np.float32(0)
         if i < end and entries.begin[i] + depth == entries.end[i]:
-            # A word ends here, and others go on: a separator follows, or the end.
+            # A word ends here, and others continue: a separator follows, or the end.
             word = 0 if is_tail else entries.word[i]
             history, rest = entries.history[i], entries.cost[i] - mass
             m = _put(arcs, m, entries.separator, word, history, rest)
@@ -209,7 +207,7 @@ def _grow(entries):
             else:
                 one, two = (at, history) if alone else (num_labels + i, depth + 1)
                 to = np.int64(slots[slot_of_pair(slots, pairs, one, two)])
-                if to < 0:  # called for new pairs alone: tuples of arrays cost time
+                if to < 0:  # called only for new pairs: tuples of arrays are slow
                     table = pairs, slots
                     table, num_states, to = enter(table, num_states, one, two)
                     pairs, slots = table

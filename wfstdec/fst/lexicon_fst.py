@@ -1,16 +1,16 @@
 """L, the lexicon as an FST: from tokens to words.
 
-A pronunciation is a chain of arcs; its first arc carries the word and the cost, and
-behind the last token a symbol `#k` tells words apart that sound alike. The language:
+A pronunciation is a chain of arcs; its first arc carries the word and the cost, and a
+symbol `#k` after the last token distinguishes homophones. The language:
 
     no fillers           (w)*
     separator s          s* (w s+)* [w]      or, if it is optional, s* (w s*)*
     silence              [sil] (w [sil])*    a silence costs -ln p, none -ln(1-p)
 
-`#0`, the back-off of the grammar, is taken where a word may begin. It is not needed
-behind the last word, because the grammar has final costs that include it.
+`#0`, the back-off of the grammar, is allowed where a word may begin. It is not needed
+after the last word, because final costs of the grammar include it.
 
-The class of words that the lexicon lacks is a word of one token: `fst/topology.py`.
+The class of OOV words is a word of one token: `fst/topology.py`.
 """
 
 import math
@@ -29,13 +29,13 @@ from wfstdec.text.tokens import EPSILON, TokenTable, ilabel_of
 
 @dataclass(frozen=True)
 class Fillers:
-    """The tokens that may stand between words."""
+    """Tokens that may occur between words."""
 
-    separator: int | None = None  # A token that ends every word but the last, if any
-    separator_optional: bool = False  # Whether it may be missing between words too
-    # A token that may stand around words, if any; not with a separator
+    separator: int | None = None  # Token after every word but the last, if any
+    separator_optional: bool = False  # Whether the separator may be missing
+    # Optional token around words, if any; not with a separator
     silence: int | None = None
-    silence_prob: float = 0.5  # How probable it is in each place
+    silence_prob: float = 0.5  # Its probability in each position
 
     def __post_init__(self) -> None:
         if self.separator_optional and self.separator is None:
@@ -51,27 +51,27 @@ class Fillers:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """The separator or the silence, if there is one."""
+        """The separator or the silence, if any."""
         return tuple(t for t in (self.separator, self.silence) if t is not None)
 
     @property
     def ends_words(self) -> bool:
-        """Tell whether a filler must stand between two words."""
+        """Whether a filler must separate two words."""
         return self.separator is not None and not self.separator_optional
 
 
 @dataclass(frozen=True, eq=False)
 class MarkedLexicon:
-    """A lexicon whose token strings can be read in one way only."""
+    """Lexicon whose token sequences are uniquely decodable."""
 
-    lexicon: Lexicon  # The entries
-    fillers: Fillers  # What stands between them
-    symbol: np.ndarray  # int32 [N], the k of the `#k` behind each entry, 0 for none
-    silence_symbol: int  # The k of the `#k` behind a silence, 0 for none
+    lexicon: Lexicon  # Entries
+    fillers: Fillers  # Fillers between them
+    symbol: np.ndarray  # int32 [N], the k of the `#k` after each entry, 0 for none
+    silence_symbol: int  # The k of the `#k` after a silence, 0 for none
 
     @property
     def num_disambig(self) -> int:
-        """The number of symbols, `#0` included."""
+        """Number of symbols, including `#0`."""
         return 1 + int(self.symbol.max(initial=self.silence_symbol))
 
 
@@ -79,9 +79,9 @@ def mark_lexicon(
     lexicon: Lexicon, fillers: Fillers, tokens: TokenTable
 ) -> MarkedLexicon:
     """Add disambiguation symbols, so that L can be determinized."""
-    # Entries with equal tokens get `#1`, `#2`, ...; one that is a prefix of another
-    # gets `#1`. Where a separator ends every word, prefixes need no symbol, nor does
-    # the first of equal entries.
+    # Entries with equal tokens get `#1`, `#2`, ...; a prefix of another entry gets
+    # `#1`. With a mandatory separator, prefixes and the first of equal entries need
+    # none.
     _check(lexicon, fillers, tokens)
     counts = Counter(lexicon.pronunciations)
     marked = set()
@@ -94,7 +94,8 @@ def mark_lexicon(
     for entry, pronunciation in enumerate(lexicon.pronunciations):
         symbol[entry] = used[pronunciation]
         used[pronunciation] += 1
-    # After a word, a silence and a word that begins with it would look alike.
+    # Otherwise a word before a silence and a word before one that begins with it
+    # coincide.
     is_marked = fillers.silence in {pronunciation[0] for pronunciation in counts}
     silence_symbol = 1 + int(symbol.max()) if is_marked else 0
     return MarkedLexicon(lexicon, fillers, symbol, silence_symbol)
@@ -106,7 +107,7 @@ def _check(lexicon: Lexicon, fillers: Fillers, tokens: TokenTable) -> None:
     if tokens.blank in fillers.tokens:
         raise OptionError(
             f"the blank {tokens.names[tokens.blank]!r} as separator or silence, "
-            "expected another token: blanks may stand anywhere as it is"
+            "expected another token: blanks are always allowed"
         )
     unfit = {fillers.separator: "separator", tokens.blank: "blank"}
     for word, pronunciation in zip(lexicon.words, lexicon.pronunciations, strict=True):
@@ -119,14 +120,14 @@ def _check(lexicon: Lexicon, fillers: Fillers, tokens: TokenTable) -> None:
 
 
 def build_lexicon_fst(marked: MarkedLexicon, labels: LabelSpace) -> FstArrays:
-    """Make L: tokens and `#k` on its input side, words and `#0` on its output side."""
-    # States are 0, where words begin, 1, where they end if something stands between
-    # them, 2 inside a marked silence, and those of the chains.
+    """Build L: tokens and `#k` on the input side, words and `#0` on the output side."""
+    # States are 0, where words begin, 1, where they end if a filler follows, 2 inside a
+    # marked silence, and those of the chains.
     fillers = marked.fillers
     begin, end = 0, int(fillers.ends_words or fillers.silence is not None)
     final = np.full(3, np.inf)
     final[begin] = 0.0
-    # G's back-off passes through L as #0, between words alone.
+    # G's back-off passes through L as #0, only between words.
     backoff = arcs_of(begin, labels.disambig(0), labels.backoff_word, begin)
     parts, start = [backoff], begin
     if labels.has_exits:
@@ -134,7 +135,7 @@ def build_lexicon_fst(marked: MarkedLexicon, labels: LabelSpace) -> FstArrays:
     if fillers.separator is not None:
         separator = ilabel_of(fillers.separator)
         final[end] = 0.0
-        # From both: separators may be repeated, and stand before the first word.
+        # From both: separators may be repeated, and precede the first word.
         parts.append(arcs_of(np.unique([begin, end]), separator, EPSILON, begin))
     if fillers.silence is not None:
         start = end
@@ -159,7 +160,7 @@ def _silence_arcs(marked: MarkedLexicon, labels: LabelSpace) -> list[Arcs]:
 def pronunciation_labels(
     marked: MarkedLexicon, labels: LabelSpace
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The input labels of all entries in a row, with `#k`: int32, int64 [N + 1]."""
+    """Return the input labels of all entries, with `#k`: int32, int64 [N + 1]."""
     lengths = np.array([len(p) for p in marked.lexicon.pronunciations])
     splits = np.append(0, np.cumsum(lengths + (marked.symbol > 0)))
     has_symbol = np.flatnonzero(marked.symbol)
@@ -175,7 +176,7 @@ def pronunciation_labels(
 def _chains(
     marked: MarkedLexicon, labels: LabelSpace, ends: tuple[int, int], first_free: int
 ) -> tuple[list[Arcs], int]:
-    """The arcs of all pronunciations, from `ends[0]` to `ends[1]`; number of states."""
+    """Return arcs of pronunciations from `ends[0]` to `ends[1]`; number of states."""
     ids = word_ids(labels.words)
     ilabel, splits = pronunciation_labels(marked, labels)
     first, last = splits[:-1], splits[1:] - 1
@@ -183,7 +184,7 @@ def _chains(
     olabel[first] = [ids[word] for word in marked.lexicon.words]
     cost = np.zeros(len(ilabel), np.float32)
     cost[first] = marked.lexicon.costs
-    # The state behind arc n is first_free + n, less the chains that ended before.
+    # The state after arc n is first_free + n, less the chains that ended before.
     inner = np.ones(len(ilabel), bool)
     inner[last] = False
     nextstate = np.where(inner, first_free + np.cumsum(inner) - 1, ends[1])

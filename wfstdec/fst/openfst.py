@@ -1,4 +1,4 @@
-"""OpenFst's binary files, `const` and `vector`, to arrays and back.
+"""Reader and writer of OpenFst files: binary `const` and `vector`, and text.
 
 Layout, little-endian: header, symbol tables, then the body. A string is its length
 (int32) and its bytes.
@@ -60,17 +60,17 @@ class FstContent:
     """Content of an OpenFst file."""
 
     fst: FstArrays
-    isymbols: Symbols | None = None  # Names of the input labels, if the file has them
-    osymbols: Symbols | None = None  # Names of the output labels, if the file has them
+    isymbols: Symbols | None = None  # Names of the input labels, if any
+    osymbols: Symbols | None = None  # Names of the output labels, if any
 
 
 def parse_fst(data: bytes | memoryview, place: str) -> FstContent:
-    """Read the bytes of a `const` or `vector` file of standard or log arcs."""
+    """Parse a `const` or `vector` file of standard or log arcs."""
     return parse_next(Cursor(memoryview(data), place))
 
 
 def parse_next(cursor: "Cursor") -> FstContent:
-    """Read an FST from where a cursor is, up to its end."""
+    """Parse the FST at a cursor's position."""
     place = cursor.place
     fst_type, arc_type, version, flags, *counts = cursor.header()
     start, num_states, num_arcs = counts
@@ -83,7 +83,7 @@ def parse_next(cursor: "Cursor") -> FstContent:
     isymbols = cursor.symbols() if flags & _HAS_ISYMBOLS else None
     osymbols = cursor.symbols() if flags & _HAS_OSYMBOLS else None
     if fst_type == "const":
-        # Version 1 was always aligned, and has no flag for it.
+        # Version 1 was always aligned, without a flag.
         aligned = version == 1 or bool(flags & _IS_ALIGNED)
         fst = _const_body(cursor, start, num_states, num_arcs, aligned)
     else:
@@ -95,7 +95,7 @@ def parse_next(cursor: "Cursor") -> FstContent:
 
 
 def format_fst(content: FstContent, fst_type: str = "const") -> bytes:
-    """The bytes of a file of standard arcs, `const` or `vector`."""
+    """Return the bytes of a `const` or `vector` file of standard arcs."""
     fst = content.fst
     flags = _HAS_ISYMBOLS * (content.isymbols is not None)
     flags |= _HAS_OSYMBOLS * (content.osymbols is not None)
@@ -111,7 +111,7 @@ def format_fst(content: FstContent, fst_type: str = "const") -> bytes:
 def header_of(
     fst_type: str, arc_type: str, counts: tuple[int, int, int], flags: int = 0
 ) -> bytes:
-    """The header of a file; `counts`: the start state, states and arcs."""
+    """Return a header; `counts` are the start state, states and arcs."""
     properties = _EXPANDED if fst_type == "const" else _EXPANDED | _MUTABLE
     names = _string(fst_type) + _string(arc_type)
     numbers = struct.pack("<iiQqqq", 2, flags, properties, *counts)
@@ -119,13 +119,13 @@ def header_of(
 
 
 class Cursor:
-    """Reads forward through the bytes of a file."""
+    """Forward reader of the bytes of a file."""
 
     def __init__(self, data: memoryview, place: str, pos: int = 0) -> None:
         self.data, self.place, self.pos = data, place, pos
 
     def take(self, size: int) -> memoryview:
-        """The next bytes."""
+        """Return the next bytes."""
         left = len(self.data) - self.pos
         if not 0 <= size <= left:
             raise FormatError(
@@ -136,15 +136,15 @@ class Cursor:
         return self.data[self.pos - size : self.pos]
 
     def numbers(self, layout: str) -> tuple[Any, ...]:
-        """Numbers of a layout of `struct`."""
+        """Return the numbers of a layout of `struct`."""
         return struct.unpack(layout, self.take(struct.calcsize(layout)))
 
     def number(self, layout: str) -> int:
-        """One number."""
+        """Return one number."""
         return self.numbers(layout)[0]
 
     def header(self) -> tuple[Any, ...]:
-        """Types of the FST and its arcs, version, flags; start, states, arcs."""
+        """Return types of FST and arcs, version, flags; start, states, arcs."""
         if self.number("<i") != FST_MAGIC:
             raise FormatError(f"{self.place}: not a binary OpenFst file")
         kinds = self.string(), self.string()
@@ -152,13 +152,13 @@ class Cursor:
         return *kinds, version, flags, *counts
 
     def string(self) -> str:
-        """A string behind its length."""
+        """Return a string with a length prefix."""
         raw = self.take(self.number("<i"))
         with reading(f"{self.place}: byte {self.pos}", "name", "UTF-8"):
             return bytes(raw).decode()
 
     def symbols(self) -> Symbols:
-        """A symbol table."""
+        """Return a symbol table."""
         if self.number("<i") != SYMBOLS_MAGIC:
             raise FormatError(f"{self.place}: damaged symbol table")
         self.string()
@@ -170,7 +170,7 @@ class Cursor:
         return table
 
     def records(self, dtype: np.dtype, count: int) -> np.ndarray:
-        """An array of records."""
+        """Return an array of records."""
         return np.frombuffer(self.take(count * dtype.itemsize), dtype)
 
 
@@ -193,7 +193,7 @@ def _const_body(
 
 
 def _vector_body(cursor: Cursor, start: int, num_states: int) -> FstArrays:
-    """States until the end of the file if their number (-1) is not known."""
+    """Read states up to the end of the file if their number is unknown (-1)."""
     body = cursor.take(len(cursor.data) - cursor.pos)
     words = np.frombuffer(body[: len(body) // 4 * 4], "<u4")
     words = read_only(np.require(words, requirements="A"))
@@ -215,7 +215,7 @@ def _vector_body(cursor: Cursor, start: int, num_states: int) -> FstArrays:
 
 @jit
 def _scan_states(words: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-    """Splits of the arcs of states, up to one that is cut off; the words they take."""
+    """Return splits of arcs, up to a truncated state, and the words read."""
     splits, at = np.zeros(most + 1, np.int64), 0
     for state in range(most):
         if at + 3 > len(words):
@@ -229,7 +229,7 @@ def _scan_states(words: np.ndarray, most: int) -> tuple[np.ndarray, int]:
 
 
 def _heads(splits: np.ndarray) -> np.ndarray:
-    """Mask of the 32-bit words of a `vector` body that are heads of states, bool."""
+    """Return which 32-bit words of a `vector` body are heads of states, bool."""
     count = len(splits) - 1
     first = 3 * np.arange(count) + 4 * splits[:-1]
     heads = np.zeros(3 * count + 4 * int(splits[-1]), bool)
@@ -285,7 +285,7 @@ def _format_vector(fst: FstArrays) -> bytes:
 _K2_FINAL = -1
 _MOST_LABEL, _MOST_COST = 2**31 - 1, 1e20
 _Arc = tuple[int, int, int, int, float]
-_Row = tuple[int, list[str]]  # the number of a line, and its fields
+_Row = tuple[int, list[str]]  # line number and fields
 
 
 def parse_text(
@@ -294,13 +294,13 @@ def parse_text(
     isymbols: Symbols | None = None,
     osymbols: Symbols | None = None,
 ) -> FstContent:
-    """Read AT&T text or k2's; the state of the first line is the start."""
-    # An arc of three fields, or arcs whose fourth is always a number behind a name,
-    # make it an acceptor. Without symbols labels are numbers, or names that get numbers
-    # from 1 in the order they come.
+    """Parse text of AT&T or k2; the state of the first line is the start."""
+    # An arc of three fields makes it an acceptor, and so do arcs whose fourth is always
+    # a number after a name. Without symbols labels are numbers, or names numbered from
+    # 1 in order.
     rows = [(i, line.split()) for i, line in enumerate(lines, start=1) if line.split()]
     arcs = [fields for _, fields in rows if len(fields) > 2]
-    # Only k2 has labels of -1, and always has them, on arcs to its final state.
+    # Only k2 has labels of -1, on all arcs to its final state.
     if any(fields[2] == str(_K2_FINAL) for fields in arcs):
         return FstContent(_assemble(rows, place, _read_k2_arc))
     inputs = _Labels([fields[2] for fields in arcs], isymbols)
@@ -317,11 +317,11 @@ def parse_text(
 
 
 def format_text(content: FstContent) -> Iterator[str]:
-    """The lines of AT&T text, the start state first."""
-    # Labels are names where there are symbols; one with a space in it stays a number.
+    """Yield the lines of AT&T text, the start state first."""
+    # Labels are names if there are symbols; one with a space remains a number.
     fst = content.fst
     isymbols, osymbols = _printable(content.isymbols), _printable(content.osymbols)
-    # The first line's state is the start to all who read this.
+    # Readers take the first line's state as the start.
     order = [fst.start, *(s for s in range(fst.num_states) if s != fst.start)]
     columns = (fst.nextstate, fst.ilabel, fst.olabel, fst.cost)
     nextstate, ilabel, olabel, cost = (column.tolist() for column in columns)
@@ -333,8 +333,7 @@ def format_text(content: FstContent) -> Iterator[str]:
             yield f"{state}\t{nextstate[arc]}\t{labels}\t{cost[arc]:.9g}\n"
         if final_cost[state] < np.inf:
             yield f"{state}\t{final_cost[state]:.9g}\n"
-        # A start without arcs, not final, would have no line, and the next be the
-        # start.
+        # A non-final start without arcs would have no line.
         elif state == fst.start and splits[state] == splits[state + 1]:
             yield f"{state}\tInfinity\n"
 
@@ -377,9 +376,9 @@ def _is_number(text: str) -> bool:
 
 
 def _cost(fields: list[str]) -> float:
-    """The cost that may stand in the last field; OpenFst writes `Infinity`."""
+    """Parse the cost in an optional last field; OpenFst writes `Infinity`."""
     if len(fields) > 1:
-        raise ValueError(f"{fields[1]!r} behind the cost")
+        raise ValueError(f"{fields[1]!r} after the cost")
     cost = float(fields[0]) if fields else 0.0
     if not cost > -math.inf or _MOST_COST < abs(cost) < math.inf:
         raise ValueError(f"cost {fields[0]}")
@@ -401,7 +400,6 @@ def _read_k2_arc(fields: list[str]) -> _Arc:
 def _assemble(
     rows: list[_Row], place: str, read_arc: Callable[[list[str]], _Arc]
 ) -> FstArrays:
-    """The FST of all rows; arcs to k2's final state become final costs."""
     if not rows:
         raise FormatError(f"{place}: it is empty, expected the text of an FST")
     arcs: list[_Arc] = []
@@ -417,11 +415,11 @@ def _assemble(
                 f"{place}:{number}: found {' '.join(fields)!r} ({error}), "
                 "expected 'state next-state label(s) [cost]' or 'state [cost]'"
             ) from None
-    # k2 has one final state, and final costs on the arcs to it.
+    # k2 has one final state, and final costs on its incoming arcs.
     if any(arc[2] == _K2_FINAL for arc in arcs):
         finals = [(arc[0], arc[4]) for arc in arcs if arc[2] == _K2_FINAL]
         arcs = [arc for arc in arcs if arc[2] != _K2_FINAL]
-    # States are numbered from 0, in the order of their numbers.
+    # States are renumbered from 0, in order.
     start = int(rows[0][1][0])
     arc = np.array(arcs, np.float64).reshape(-1, 5)
     final = np.array(finals, np.float64).reshape(-1, 2)
@@ -454,8 +452,8 @@ def read_fst(
 
 
 def write_fst(path: PathLike, content: FstContent, form: str | None = None) -> None:
-    """Write an FST file, whole or not at all."""
-    # `form`: `"const"`, `"vector"` or `"text"`; None for text where the name ends in
+    """Write an FST file atomically."""
+    # `form`: `"const"`, `"vector"` or `"text"`; None for text if the name ends in
     # `.txt`, else const.
     form = form or ("text" if os.fspath(path).endswith(".txt") else "const")
     if form not in FORMS:
@@ -474,14 +472,14 @@ def from_openfst(
     words: PathLike | Sequence[str] | None = None,
     blank: int | str | None = None,
 ) -> PackedGraph:
-    """Pack a graph that other tools made: a TLG, HLG or the like.
+    """Pack a graph of other tools: a TLG, HLG or the like.
 
     Args:
         path: An OpenFst or text file; input label token + 1, output label word id.
-        tokens: The token table; None to take it from the file's input symbols. A
-            leading `<eps>`, as in Kaldi's tables, is left out.
-        words: A file of `word id` lines, or the words by id, `<eps>` first; None to
-            take them from the file's output symbols.
+        tokens: Token table; None takes the file's input symbols. A leading `<eps>`, as
+            in Kaldi's tables, is ignored.
+        words: A file of `word id` lines, or the words by id, `<eps>` first; None takes
+            the file's output symbols.
         blank: The blank by name or index; None to recognise it.
 
     Raises:
@@ -511,8 +509,8 @@ def from_openfst(
 
 def _repeats(fst: FstArrays, tokens: TokenTable) -> np.ndarray:
     """Infer the arcs that repeat a token, bool [A]; OpenFst has no flag for them."""
-    # A repeat is a self-loop of a token other than blank without word and cost, at a
-    # state into which all other arcs of such tokens have the same token.
+    # A repeat is a self-loop of a token other than blank, without word and cost, at a
+    # state whose other incoming arcs of such tokens have the same token.
     source = fst.arc_state()
     has_token = (fst.ilabel != EPSILON) & (fst.ilabel != ilabel_of(tokens.blank))
     free = (fst.olabel == EPSILON) & (fst.cost == 0)
@@ -529,7 +527,7 @@ def _repeats(fst: FstArrays, tokens: TokenTable) -> np.ndarray:
 def to_openfst(graph: PackedGraph, path: PathLike, form: str | None = None) -> None:
     """Write a graph with its token and word tables; see `write_fst`.
 
-    Repeats of a token get the label of the token.
+    Repeats have the label of their token.
     """
     names = enumerate(graph.tokens.names)
     isymbols = {EPSILON: EPSILON_WORD} | {ilabel_of(t): name for t, name in names}
@@ -569,7 +567,7 @@ def _tokens_of(
     blank: int | str | None,
     place: str,
 ) -> TokenTable:
-    """The token table; those of Kaldi begin with `<eps>` and end with `#0 #1 ...`."""
+    """Return the token table; Kaldi's begin with `<eps>` and end with `#0 #1 ...`."""
     if isinstance(tokens, TokenTable):
         return tokens
     if tokens is not None:

@@ -1,19 +1,19 @@
-"""Composition and minimization of FSTs in arrays, without the detour of an engine.
+"""Composition and minimization of FSTs in arrays.
 
-A state of a composition is a pair of states, numbered in the order they are reached.
-From (a, b) it has
+A state of a composition is a pair of states, numbered in order of discovery. From (a,
+b) it has
 
     an arc to (a', b)  for each arc a -> a' of the left with no output,
     an arc to (a', b') for each arc a -> a' of the left and b -> b' of the right whose
                        output and input label are the same.
 
-The right side must have no epsilons on its input side: then no path comes twice, and no
-composition filter is needed.
+The right side must have no epsilons on its input side. Paths are then unique without a
+composition filter.
 
-Minimization takes the FST for an acceptor of (input, output, rounded cost), as Kaldi's
-fstminimizeencoded does. All states begin in blocks of equal final cost; states whose
-arcs are not those of their block leave it, and states before them are examined again.
-Sets of arcs are compared by 64-bit hashes.
+Minimization treats the FST as an acceptor of (input, output, rounded cost), as Kaldi's
+fstminimizeencoded does. Initial blocks have equal final costs. States whose arcs differ
+from those of their block leave it, and their predecessors are examined again. Sets of
+arcs are compared by 64-bit hashes.
 """
 
 from dataclasses import replace
@@ -34,24 +34,24 @@ _NO_ARC = -1
 class _Side(NamedTuple):
     """Side of a composition; arcs of each state are sorted by the label to match."""
 
-    start: int  # The start state
+    start: int  # Start state
     splits: np.ndarray  # int64 [S + 1]
-    epsilon_end: np.ndarray  # int64 [S], where the epsilons of each state end
+    epsilon_end: np.ndarray  # int64 [S], end of each state's epsilons
     label: np.ndarray  # int32 [A], sorted within each state
-    arc: np.ndarray  # int32 [A], the arc of each label, an index into `nextstate`
+    arc: np.ndarray  # int32 [A], arc of each label, an index into `nextstate`
     nextstate: np.ndarray  # int32 [A]
 
 
 def compose(left: FstArrays, right: FstArrays) -> FstArrays:
-    """The composition, trimmed; it has no states if it accepts nothing."""
+    """Return the trimmed composition; it has no states if it accepts nothing."""
     assert (right.ilabel != EPSILON).all(), "the right side has input epsilons"
-    for side in (left, right):  # kernels index without a check of their own
+    for side in (left, right):  # kernels do not check bounds
         if side.num_states:
             check_fst(side)
     a, b = _side(left, left.olabel), _side(right, right.ilabel)
     states, splits, arcs, nextstate = _join(a, b)
     left_arc, right_arc = arcs[:, 0], arcs[:, 1]
-    # `_NO_ARC` is the position of what is appended.
+    # `_NO_ARC` indexes the appended value.
     cost = left.cost[left_arc]
     cost += np.append(right.cost, np.float32(0))[right_arc]
     return trimmed(
@@ -78,8 +78,8 @@ def _side(fst: FstArrays, label: np.ndarray) -> _Side:
 
 @jit
 def _lower_bound(labels, begin, end, label):
-    """The first position of begin..end whose label is not below `label`."""
-    # In steps that double: a short row skips through a long one.
+    """Return the first position of begin..end whose label is not below `label`."""
+    # In doubling steps: a short row skips through a long one.
     step = 1
     while begin + step < end and labels[begin + step] < label:
         begin += step
@@ -96,7 +96,7 @@ def _lower_bound(labels, begin, end, label):
 
 @jit
 def _arcs_from(left, right, a, b, arcs, num_arcs):
-    """Append pairs of arcs that leave (a, b); count those that have no room too."""
+    """Append pairs of arcs that leave (a, b); also count those without room."""
     # Epsilons of the left side move alone: see the top.
     for x in range(left.splits[a], left.epsilon_end[a]):
         if num_arcs < len(arcs):
@@ -119,17 +119,15 @@ def _arcs_from(left, right, a, b, arcs, num_arcs):
                     arcs[num_arcs, 1] = right.arc[run]
                 num_arcs += 1
                 run += 1
-            # The right side stays: another arc of the left may have this label.
+            # The right position is kept: the next arc of the left may have this label.
             x += 1
     return num_arcs
 
 
 @jit
 def _join(left, right):
-    """All states from the start on, breadth first."""
-    # Returns int32 [S, 2], the pair of each state; int64 [S + 1], where its arcs begin;
-    # int32 [A, 2], the pair of each arc, -1 for none on the right; int32 [A], its next
-    # state.
+    # Returns int32 [S, 2], the pair of each state; int64 [S + 1], first arcs; int32 [A,
+    # 2], the pair of each arc, -1 for none on the right; int32 [A], its next state.
     slots = np.full(4 * _FIRST_SIZE, -1, np.int32)
     pairs = np.empty((_FIRST_SIZE, 2), np.int32)
     splits = np.zeros(_FIRST_SIZE, np.int64)
@@ -143,7 +141,7 @@ def _join(left, right):
         splits[state] = num_arcs
         a, b = int(pairs[state, 0]), int(pairs[state, 1])
         end = _arcs_from(left, right, a, b, arcs, num_arcs)
-        # Counted past the end, then made longer: the loop over arcs checks no room.
+        # Counted past the end, then grown: the loop over arcs does not check room.
         while end > len(arcs):
             arcs, nextstate = twice(arcs), longer(nextstate, 0)
             end = _arcs_from(left, right, a, b, arcs, num_arcs)
@@ -152,7 +150,7 @@ def _join(left, right):
             if arcs[arc, 1] != _NO_ARC:
                 next_b = int(right.nextstate[arcs[arc, 1]])
             number = np.int64(slots[slot_of_pair(slots, pairs, next_a, next_b)])
-            if number < 0:  # called for new pairs alone: tuples of arrays cost time
+            if number < 0:  # called only for new pairs: tuples of arrays are slow
                 table = pairs, slots
                 table, num_states, number = enter(table, num_states, next_a, next_b)
                 pairs, slots = table
@@ -165,8 +163,8 @@ def _join(left, right):
 
 
 def trimmed(fst: FstArrays) -> FstArrays:
-    """The part from which a final state can be reached."""
-    # All states are reached from the start, which stays 0.
+    """Return the part from which a final state can be reached."""
+    # All states are reached from the start, which remains 0.
     useful = np.isfinite(fst.final_cost)
     _mark_sources(*_entering(fst), useful)
     useful &= useful[fst.start]
@@ -176,7 +174,7 @@ def trimmed(fst: FstArrays) -> FstArrays:
 
 
 def part_of(fst: FstArrays, states: np.ndarray, arcs: np.ndarray) -> FstArrays:
-    """Keep states and arcs, bool [S] and [A]; the states are numbered anew."""
+    """Return the FST of these states and arcs, bool [S] and [A], renumbered."""
     number, arc = np.cumsum(states) - 1, np.flatnonzero(arcs)
     counts = np.bincount(number[fst.arc_state()[arc]], minlength=int(states.sum()))
     return FstArrays(
@@ -191,7 +189,7 @@ def part_of(fst: FstArrays, states: np.ndarray, arcs: np.ndarray) -> FstArrays:
 
 
 def _entering(fst: FstArrays) -> tuple[np.ndarray, np.ndarray]:
-    """The states that arcs into each state leave: splits int64 [S + 1], int32 [A]."""
+    """Return the source states of arcs into each state: int64 [S + 1], int32 [A]."""
     order = np.argsort(fst.nextstate, kind="stable")
     counts = np.bincount(fst.nextstate, minlength=fst.num_states)
     splits = np.concatenate([[0], np.cumsum(counts)])
@@ -200,7 +198,6 @@ def _entering(fst: FstArrays) -> tuple[np.ndarray, np.ndarray]:
 
 @jit
 def _mark_sources(splits, source, marked):
-    """Mark states that lead to a marked one: a search along reversed arcs."""
     waiting, size = np.empty(len(marked), np.int64), 0
     for state in np.flatnonzero(marked):
         waiting[size] = state
@@ -216,8 +213,9 @@ def _mark_sources(splits, source, marked):
 
 
 ROUNDING = 1e-6
-"""Nats; costs that round to the same multiple count as equal. Kaldi's 1/1024 makes a
-real LG another 0.6 % smaller, and moves costs of sentences by half of that per arc."""
+"""Nats; costs that round to the same multiple are equal. Kaldi's 1/1024 makes a real LG
+0.6 % smaller, and changes costs of sentences by half of that per arc.
+"""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -226,24 +224,22 @@ _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 class _Graph(NamedTuple):
-    """The arcs forwards and backwards."""
-
     splits: np.ndarray  # int64 [S + 1]
     key: np.ndarray  # uint64 [A], a hash of labels and cost
     nextstate: np.ndarray  # int32 [A]
     entering_splits: np.ndarray  # int64 [S + 1]
-    entering_state: np.ndarray  # int32 [A], the states that arcs into each state leave
+    entering_state: np.ndarray  # int32 [A], source states of arcs into each state
 
 
 def minimize(fst: FstArrays) -> FstArrays:
-    """Merge states with equal continuations; of each set the first one stays."""
-    # Rounded for comparing alone: what stays has its own costs.
+    """Merge states with equal continuations; the first of each set is kept."""
+    # Rounded only for comparison: kept states have their exact costs.
     finals, block = np.unique(_rounded(fst.final_cost), return_inverse=True)
     block = block.astype(np.int32)
     slots = np.full(1 << (2 * fst.num_states).bit_length(), -1, np.int32)
     _refine(_graph(fst), block, len(finals), slots)
     _, first, block = np.unique(block, return_index=True, return_inverse=True)
-    alike = first[block].astype(np.int32)  # the first state of each one's block
+    alike = first[block].astype(np.int32)  # first state of each one's block
     kept = alike == np.arange(fst.num_states)
     start, nextstate = int(alike[fst.start]), alike[fst.nextstate]
     fst = replace(fst, start=start, nextstate=nextstate)
@@ -258,14 +254,14 @@ def _graph(fst: FstArrays) -> _Graph:
 
 
 def _rounded(cost: np.ndarray) -> np.ndarray:
-    """Multiples of `ROUNDING`, int64; infinity is beyond all of them."""
+    """Return multiples of `ROUNDING`, int64; infinity is beyond all of them."""
     multiples = np.round(cost.astype(np.float64) / ROUNDING)
     return np.where(np.isinf(cost), 2.0**62, multiples).astype(np.int64)
 
 
 @jit
 def _mixed(value):
-    """A hash of a uint64, or of each in an array: the finish of splitmix64."""
+    """Return the hash of a uint64, or of each in an array: splitmix64's finish."""
     value = (value ^ (value >> _SHIFTS[0])) * _FIRST
     value = (value ^ (value >> _SHIFTS[1])) * _SECOND
     return value ^ (value >> _SHIFTS[2])
@@ -273,7 +269,7 @@ def _mixed(value):
 
 @jit
 def _signature(graph, block, state):
-    """A hash of a state's arcs, whatever their order; uint64."""
+    """Return an order-independent hash of a state's arcs, uint64."""
     total = np.uint64(0)
     for arc in range(graph.splits[state], graph.splits[state + 1]):
         target = np.uint64(block[graph.nextstate[arc]]) * _GOLDEN
@@ -283,14 +279,14 @@ def _signature(graph, block, state):
 
 @jit
 def _refine(graph, block, num_blocks, slots):
-    """Split blocks, as little as needed, until states of each have one signature."""
+    """Split blocks, minimally, until states of each have one signature."""
     # `slots` is a hash table: new blocks by the block left and the signature.
     num_states = len(block)
     size = np.zeros(num_states, np.int32)  # of each block
     for state in range(num_states):
         size[block[state]] += 1
     of_block = np.zeros(num_states, np.uint64)  # signature of each block
-    left = np.zeros(num_states, np.int32)  # the block that each block came from
+    left = np.zeros(num_states, np.int32)  # the block that each block was split from
     slot_of = np.zeros(num_states, np.int64)
     mask = len(slots) - 1
     num_looked_at = np.zeros(num_states, np.int32)  # in each block
@@ -299,7 +295,7 @@ def _refine(graph, block, num_blocks, slots):
     queue, moved = np.arange(num_states), np.empty(num_states, np.int64)
     queued = num_states
     while queued > 0:
-        # Signatures of all before any is moved: they must be of one partition.
+        # Compute all signatures before any move: they must be of one partition.
         for state in queue[:queued]:
             signature[state] = _signature(graph, block, state)
             num_looked_at[block[state]] += 1
@@ -315,7 +311,7 @@ def _refine(graph, block, num_blocks, slots):
                 continue
             key = _mixed(signature[state] + np.uint64(old) * _GOLDEN)
             slot = np.int64(key & np.uint64(mask))
-            # Ends: there are twice as many slots as states.
+            # Terminates: there are twice as many slots as states.
             while slots[slot] >= 0 and not (
                 left[slots[slot]] == old and of_block[slots[slot]] == signature[state]
             ):
@@ -333,7 +329,7 @@ def _refine(graph, block, num_blocks, slots):
         for new in range(first_new, num_blocks):
             slots[slot_of[new]] = -1
         queued = 0
-        # Only what leads to a moved state can have another signature now.
+        # Only predecessors of a moved state can change their signature.
         for state in moved[:num_moved]:
             first, end = graph.entering_splits[state], graph.entering_splits[state + 1]
             for before in graph.entering_state[first:end]:

@@ -1,6 +1,6 @@
-"""T o LG as rows of LG and states, without its arcs; see `graph/product.py`.
+"""T o LG as rows of LG and states, without arcs; see `graph/product.py`.
 
-A state is (c, s): c is the ilabel of the token before, 0 at the start, or `_BLANK`
+A state is (c, s): c is the ilabel of the previous token, 0 at the start, or `_BLANK`
 after a blank, which in `compact` is a hub; s is a state of LG.
 
     normal     (c, s) -blank-> (blank, s)   (c, s) -i-> (i, s') for i other than c
@@ -8,7 +8,7 @@ after a blank, which in `compact` is a hub; s is a state of LG.
     compact    (i, s) -epsilon-> (blank, s)   (blank, s) -i-> (i, s')
                (blank, s) -epsilon-> (blank, s')
 
-States are numbered as the composition `compose_topology` numbers them, breadth first.
+States are numbered breadth first, as in `compose_topology`.
 """
 
 import logging
@@ -34,7 +34,7 @@ class _Lg(NamedTuple):
     """LG with the arcs of each state sorted: tokens, the class, then epsilons."""
 
     splits: np.ndarray  # int64 [S + 1]
-    classes: np.ndarray  # int64 [S], where the arcs of the class begin
+    classes: np.ndarray  # int64 [S], first arcs of the class
     epsilons: np.ndarray  # int64 [S]
     label: np.ndarray  # int32 [A]
     nextstate: np.ndarray  # int32 [A]
@@ -42,22 +42,22 @@ class _Lg(NamedTuple):
 
 
 class _States(NamedTuple):
-    """States by number, and as a list for each state of LG."""
+    """States by number, and as a linked list for each state of LG."""
 
     token: np.ndarray  # int32 [N], c
     state: np.ndarray  # int32 [N], s
     first: np.ndarray  # int32 [S], the last one of each s; -1 for none
-    before: np.ndarray  # int32 [N], the one before it of the same s
+    before: np.ndarray  # int32 [N], previous one of the same s
 
 
 def product_of_lg(
     name: str, lg: FstArrays, labels: LabelSpace, oov_cost: float
 ) -> tuple[Product, np.ndarray, OovExits | None]:
-    """Make T o LG; arcs are in any order and without flags; final costs; OOV exits."""
+    """Build T o LG with unsorted, unflagged arcs; final costs; OOV exits."""
     lg, has_hubs = trimmed(lg), name == "compact"
     if lg.num_states == 0:
         raise ArpaError("no word of the lexicon can occur, expected at least one")
-    # Epsilons pass T behind the symbols.
+    # Epsilons pass T after the symbols.
     behind = labels.disambig(labels.num_disambig)
     label, source = np.where(lg.ilabel == EPSILON, behind, lg.ilabel), lg.arc_state()
     order = np.argsort(source * (behind + 1) + label, kind="stable")
@@ -79,7 +79,7 @@ def product_of_lg(
     def arcs_from(
         leaving: np.ndarray, first: np.ndarray, end: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The states that arcs of LG leave, ascending, and the arcs."""
+        """Return the source states of arcs of LG, ascending, and the arcs."""
         leaving = np.flatnonzero(leaving)
         counts = (end - first)[of_lg[leaving]]
         skipped = np.repeat(np.cumsum(counts) - counts - first[of_lg[leaving]], counts)
@@ -112,9 +112,9 @@ def product_of_lg(
     state, arc = arcs_from(is_hub | (not has_hubs), classes, epsilons)
     outside = np.unique(nextstate[arc])
     if len(outside) != 1:
-        # Of several states outside, each would have its own places to return to.
+        # Several states outside would each have their own returns.
         if len(outside):
-            _log.warning("%d states behind exits, expected one: no exits", len(outside))
+            _log.warning("%d states after exits, expected one: no exits", len(outside))
         return product, final_cost, None
     units, return_state = labels.units(), np.full(len(labels.tokens) + 1, NO_STATE)
     reached = _find_all(states, np.full(len(units), outside[0]), units)
@@ -131,7 +131,6 @@ def product_of_lg(
 
 @inlined
 def _find(states, s, token):
-    """The number of (token, s), or -1."""
     n = states.first[s]
     while n >= 0 and states.token[n] != token:
         n = states.before[n]
@@ -148,7 +147,7 @@ def _find_all(states, s, token):
 
 @inlined
 def _enter(states, count, token, s):
-    """Number (token, s) if it is new; the number of states."""
+    """Number (token, s) if it is new; return the number of states."""
     if _find(states, s, token) < 0:
         states.token[count], states.state[count] = token, s
         states.before[count], states.first[s] = states.first[s], count
@@ -158,12 +157,11 @@ def _enter(states, count, token, s):
 
 @jit
 def _reach(lg, start, units, has_hubs):
-    """All states, breadth first."""
     size, num_lg = 4 * len(lg.classes), len(lg.classes)
     token, state = np.empty(size, np.int32), np.empty(size, np.int32)
     first, before = np.full(num_lg, -1, np.int32), np.empty(size, np.int32)
     states = _States(token, state, first, before)
-    followed = np.full(num_lg, _OUTSIDE, np.int32)  # the label left out, if any
+    followed = np.full(num_lg, _OUTSIDE, np.int32)  # label left out, if any
     n, count = 0, _enter(states, 0, _BLANK if has_hubs else 0, start)
     while n < count:
         c, s = states.token[n], states.state[n]
@@ -177,8 +175,8 @@ def _reach(lg, start, units, has_hubs):
         elif c == _BLANK or not has_hubs:
             if c != _BLANK and lg.has_blank[s]:
                 count = _enter(states, count, _BLANK, s)
-            # Arcs of s lead to the same states from any (c, s): after the first of them
-            # only its own label is new, to the second.
+            # Arcs of s lead to the same states from any (c, s). After the first one,
+            # only its excluded label is new, for the second.
             left_out, is_first = followed[s], followed[s] == _OUTSIDE
             followed[s] = c if is_first else _BLANK
             for a in range(lg.splits[s], lg.classes[s]):

@@ -1,6 +1,6 @@
-"""Build a search graph T o min(det(L o G)); log size, time and memory of its stages.
+"""Build of a search graph T o min(det(L o G)), with logs of its stages.
 
-det(L o G) is made of tries (`fst/history_tries.py`).
+det(L o G) is built from tries (`fst/history_tries.py`).
 """
 
 import contextlib
@@ -66,13 +66,13 @@ _Made = TypeVar("_Made", FstArrays, PackedGraph, None)
 
 
 class Stages:
-    """Logs each stage as it ends, and shows it on a bar."""
+    """Logger of stages, with a progress bar."""
 
     def __init__(self, bar: tqdm | None) -> None:
         self._bar, self._began = bar, time.perf_counter()
 
     def made(self, stage: str, graph: _Made) -> _Made:
-        """Log a stage and the size of what it made; start the clock of the next."""
+        """Log a stage and the size of its result; start the clock of the next."""
         seconds, memory = time.perf_counter() - self._began, peak_memory_gb()
         states = None if graph is None else graph.num_states
         arcs = None if graph is None else graph.num_arcs
@@ -88,7 +88,7 @@ class Stages:
 
 
 def peak_memory_gb() -> float:
-    """The most memory that the process has held so far."""
+    """Return the peak memory of the process."""
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e9
 
@@ -101,16 +101,16 @@ class OpenCosts(Protocol):
 
     @property
     def word_cost(self) -> float:
-        """For each word, in addition to the cost of `<unk>`."""
+        """Cost of each word, in addition to that of `<unk>`."""
 
     @property
     def token_cost(self) -> float:
-        """For each token."""
+        """Cost of each token."""
 
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector, which would look at all entries again and again."""
+    """Pause the garbage collector, which would traverse all entries repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -139,31 +139,27 @@ def build_graph(
     minimize: bool = True,
     progress: bool = False,
 ) -> PackedGraph:
-    """Build a graph from tokens, a lexicon, and a language model or a grammar.
+    """Build a search graph from tokens, a lexicon, and a language model or grammar.
 
     Args:
         tokens: The V output units of the acoustic model: a file, names in order,
             `{name: token}`, a tokenizer or a table; see `token_table`.
         lexicon: A file or object: the pronunciations or spellings of words.
-        lm: The language model: an ARPA file or a KenLM binary, or what `read_arpa`
-            gave.
+        lm: Language model: an ARPA file, a KenLM binary, or the result of `read_arpa`.
         grammar: Instead of `lm`: an OpenFst or AT&T file of an acceptor over words,
             or a pynini `Fst` with a symbol table of words, or a `WordAcceptor`.
         topology: One of `topology.TOPOLOGIES`.
-        separator: The token between words: `s* (w s+)* [w]`. `"auto"` takes `|` where
-            the tokens are those of a Hugging Face model, and none elsewhere; None is
-            none.
+        separator: The token between words: `s* (w s+)* [w]`. `"auto"` takes `|` for
+            tokens of a Hugging Face model, otherwise none; None is none.
         separator_optional: The separator may be missing: `s* (w s*)*`.
-        silence: A token that may stand between words, not with a separator.
-        silence_prob: How probable it is in each place.
+        silence: Optional token between words, not with a separator.
+        silence_prob: Probability of the silence in each position.
         blank: The blank by name or index; None to recognise it.
-        unk_cost: Nats for each lexicon word that the model lacks; None drops them.
-        oov_exits: Let searches add words that the lexicon lacks; each costs what `lm`
-            has for `<unk>`, else `unk_cost`. Without both, and with a grammar of your
-            own, no word can be added.
-        open_vocabulary: What words cost that are spelled by tokens, an
-            `OpenVocabulary`: any word may occur where `<unk>` may, at the cost of an
-            OOV word plus these costs.
+        unk_cost: Cost in nats of lexicon words that the model lacks; None drops them.
+        oov_exits: Allow OOV words in searches, at the cost of `<unk>` in `lm`, else
+            `unk_cost`. Without either, or with a `grammar`, no word can be added.
+        open_vocabulary: Costs of words spelled by tokens, an `OpenVocabulary`: any word
+            may occur in place of `<unk>`, at the cost of an OOV word plus these.
         engine: The library that determinizes a `grammar`: `"kaldifst"` or `"pynini"`.
         minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
@@ -172,7 +168,7 @@ def build_graph(
         The graph; word ids follow the order of the lexicon.
 
     Raises:
-        InputError: One of its subclasses, for what is wrong with a file or option.
+        InputError: One of its subclasses, for an invalid file or option.
         BackendError: The engine is not installed.
     """
     check_topology(topology)
@@ -181,7 +177,7 @@ def build_graph(
         raise OptionError(f"engine={engine!r}, expected {expected}")
     _check_unk_cost(unk_cost, grammar)
     num_stages = _NUM_STAGES - (not minimize)
-    # Even a hidden bar would start a thread; None hides it where there is no terminal.
+    # Even a hidden bar would start a thread; None hides it without a terminal.
     shown: Any = contextlib.nullcontext()
     if progress:
         shown = tqdm(total=num_stages, desc="build", unit="stage", disable=None)
@@ -254,7 +250,7 @@ def build_graph(
 
 
 def _class_cost(model: ArpaModel, unk_cost: float | None) -> float | None:
-    """Cost of an OOV word: that of `<unk>`, else `unk_cost`, nats; None for never."""
+    """Return the cost of an OOV word, nats: of `<unk>`, else `unk_cost`, or None."""
     if model.unk is None:
         return unk_cost
     cost = float(model.ngrams[0].cost[model.unk])
@@ -301,7 +297,6 @@ def _language_model(
 def _usable(
     lexicon: Lexicon, model: ArpaModel | WordAcceptor, unk_cost: float | None
 ) -> Lexicon:
-    """The entries whose words the grammar can have."""
     if isinstance(model, WordAcceptor):
         return lexicon.restrict(frozenset(model.words[1:]))[0]
     return sayable(lexicon, model.index, unk_cost)
@@ -310,10 +305,10 @@ def _usable(
 def _word_costs(
     model: ArpaModel | WordAcceptor, words: Sequence[str], unk_cost: float | None
 ) -> np.ndarray:
-    """Unigram costs, `GraphInfo.word_cost`; none of a user's own grammar."""
+    """Return unigram costs, `GraphInfo.word_cost`; none for a user's grammar."""
     if isinstance(model, WordAcceptor):
         return np.zeros(0, np.float32)
-    # The last one is that of words that the model lacks.
+    # The last one is that of unknown words.
     unknown = np.float32(np.inf if unk_cost is None else unk_cost)
     costs = np.append(model.ngrams[0].cost, unknown)
     found = costs[[model.index.get(word, -1) for word in words]]

@@ -1,25 +1,25 @@
-"""T, the CTC topology: from one token a frame to the tokens of the words.
+"""T, the CTC topology: from one token per frame to the tokens of words.
 
-With U tokens besides the blank; `b` is the blank, `i` any other token, `i'` a frame
-that repeats `i`. There is a state for each token; `in:out` on the arcs.
+U is the number of tokens other than the blank `b`, `i` any such token, `i'` a frame
+that repeats `i`. There is a state for each token; arcs are `in:out`.
 
     normal    start -b:-> 0   start -i:i-> i   0 -b:-> 0   0 -i:i-> i
               i -i':-> i   i -j:j-> j   i -b:-> 0
-              the rules of CTC: equal frames in a row are one token, and between two
-              equal tokens stands a blank; (U + 1)(U + 2) arcs
+              the rules of CTC: equal consecutive frames are one token, and a blank
+              separates equal tokens; (U + 1)(U + 2) arcs
     compact   0 -b:-> 0   0 -i:i-> i   i -i':-> i   i -:-> 0
               also takes equal tokens without a blank between them; 3U + 1 arcs
               (arXiv 2110.03098)
     minimal   0 -b:-> 0   0 -i:i-> 0
-              every frame that is not blank is a token of its own
+              every frame that is not blank is a separate token
     *-selfless   without i -i':-> i, for models that do not repeat tokens
 
-Disambiguation symbols take no frame: loops `-:#k->` pass them. A symbol stands at the
-start or directly behind a token or another symbol, and so do the loops. On all states
-they would offer each back-off once more in every blank frame: 44 % more epsilon arcs in
-the TLG of a 29k-word trigram.
+Disambiguation symbols take no frame: loops `-:#k->` pass them. Symbols, and therefore
+loops, occur only at the start or directly after a token or another symbol. Loops on all
+states would repeat each back-off in every blank frame: 44 % more epsilon arcs in the
+TLG of a 29k-word trigram.
 
-OOV exits, where a graph may be left for words that its lexicon does not have:
+OOV exits lead out of a graph for words that its lexicon lacks:
 
     G     an arc with the class C of such words at the empty history, and back to it
     L     the class as a word of one token, between fillers as any word
@@ -27,7 +27,7 @@ OOV exits, where a graph may be left for words that its lexicon does not have:
           an arc `return:` from there to the state that each token enters
     TLG   (t, lg) -exit-> (outside, lg') -return i-> (i, lg')
 
-So composition finds the states where such a word may begin, and those behind it.
+Composition thus finds the states before and after such a word.
 """
 
 import logging
@@ -49,7 +49,7 @@ _log = logging.getLogger("wfstdec.build")
 
 
 def build_topology(name: str, labels: LabelSpace) -> FstArrays:
-    """Make T; its input side tells repeats from tokens, as `labels` says."""
+    """Build T; its input side distinguishes repeats from tokens, by `labels`."""
     check_topology(name)
     base, _, selfless = name.partition("-")
     builders = {"normal": _normal, "compact": _compact, "minimal": _minimal}
@@ -57,8 +57,8 @@ def build_topology(name: str, labels: LabelSpace) -> FstArrays:
 
 
 def compose_topology(name: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
-    """T o LG; epsilons of LG's input side pass T as one more symbol `#k` does."""
-    # As epsilons they could come before or behind frames without output: a third of the
+    """Return T o LG; epsilons of LG's input side pass T as one more symbol `#k`."""
+    # As epsilons they could precede or follow frames without output: a third of the
     # TLG's epsilon arcs would be such detours.
     symbol = labels.disambig(labels.num_disambig)
     t = build_topology(name, replace(labels, num_disambig=labels.num_disambig + 1))
@@ -67,7 +67,7 @@ def compose_topology(name: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
 
 
 def check_topology(name: str) -> None:
-    """Check the name of a topology."""
+    """Raise `OptionError` unless a topology has this name."""
     if name not in TOPOLOGIES:
         raise OptionError(f"topology {name!r}, expected one of {TOPOLOGIES}")
 
@@ -124,7 +124,7 @@ def _repeats(labels: LabelSpace, states: np.ndarray, selfless: bool) -> list[Arc
 def _exits(
     labels: LabelSpace, left: ArrayLike, last: ArrayLike, entered: ArrayLike
 ) -> list[Arcs]:
-    """Arcs of OOV exits and returns; `outside` is the last state."""
+    """Return arcs of OOV exits and returns; `outside` is the last state."""
     if not labels.has_exits:
         return []
     outside = int(max(np.max(left), np.max(entered, initial=0))) + 1
@@ -136,7 +136,6 @@ def _exits(
 
 
 def _final(labels: LabelSpace, costs: ArrayLike) -> np.ndarray:
-    """Final costs; `outside` is not final."""
     return np.append(costs, [np.inf] * labels.has_exits)
 
 
@@ -149,7 +148,7 @@ def _disambig_loops(labels: LabelSpace, states: np.ndarray) -> Arcs:
 def take_exits(
     tlg: FstArrays, labels: LabelSpace, word_cost: float
 ) -> tuple[FstArrays, OovExits | None]:
-    """Take the arcs of exits out of a TLG; the exits, None where there are none."""
+    """Remove the exit arcs from a TLG, and return the exits, if any."""
     state, first = tlg.arc_state(), labels.exit(0)
     is_exit = (tlg.ilabel >= first) & (tlg.ilabel < labels.after(0))
     is_return = tlg.ilabel >= labels.after(0)
@@ -160,7 +159,7 @@ def take_exits(
         raise ArpaError("no word of the lexicon can occur, expected at least one")
     number = np.cumsum(keep) - 1
     exits = None
-    # Of several states outside, each would have its own places to return to.
+    # Several states outside would each have their own returns.
     if len(outside) == 1:
         return_state = np.full(len(labels.tokens) + 1, NO_STATE, np.int32)
         entered = number[tlg.nextstate[is_return]]
@@ -173,7 +172,7 @@ def take_exits(
             word_cost,
         )
     elif len(outside):
-        _log.warning("%d states behind exits, expected one: no exits", len(outside))
+        _log.warning("%d states after exits, expected one: no exits", len(outside))
     return part_of(tlg, keep, ~(is_exit | is_return)), exits
 
 
@@ -185,7 +184,7 @@ def add_open_words(
     *,
     topology: str,
 ) -> FstArrays:
-    """A TLG with open words."""
+    """Return a TLG with open words."""
     spelling, word = vocabulary.open_spelling, vocabulary.open_word
     assert spelling is not None and word is not None
     if exits is None:
@@ -203,13 +202,12 @@ def add_open_words(
     spells = [not spelling.is_spelled or bool(text) for text in spelling.texts]
     is_word = np.array([False, *spells])  # by ilabel: alone
     base, _, selfless = topology.partition("-")
-    # States of T o loop: in each token of a word that continues, and behind a token.
+    # States of T o loop: in each token of a word that continues, and after a token.
     inside = tlg.num_states + np.arange(len(units) if base != "minimal" else 0)
     behind, returns = tlg.num_states + len(inside), exits.return_state
     parts = [Arcs(tlg.arc_state(), tlg.ilabel, tlg.olabel, tlg.nextstate, tlg.cost)]
 
     def add(state: np.ndarray, ilabel: np.ndarray, cost: np.ndarray, ends: Any) -> None:
-        """Add arcs of tokens with which a word ends, and of those that continue."""
         ends = ends & (returns[ilabel] != NO_STATE)
         to, last = returns[ilabel[ends]], ilabel[ends]
         parts.append(arcs_of(state[ends], last, word.word, to, cost[ends]))
@@ -233,7 +231,8 @@ def add_open_words(
         sources.append((inside, units))
     for source, last in sources:
         s, j = _pairs(last, extends)
-        # A separator inside of `[unk]` costs less than another one, and is not its end.
+        # A separator inside of `[unk]` is cheaper than another word, and does not end
+        # it.
         spoken = ~np.isin(j, ilabel_of(np.array(vocabulary.separators, np.int32)))
         less = min(token_cost, np.float32(0.9 * (exits.word_cost + word.word_cost)))
         add(source[s], j, np.where(spoken, token_cost, less), spoken)
@@ -242,7 +241,7 @@ def add_open_words(
 
 
 def _pairs(last: np.ndarray, ilabels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pair positions with each label but that which may not follow there."""
+    """Pair positions with each label except the one that may not follow."""
     position = np.repeat(np.arange(len(last)), len(ilabels))
     ilabel = np.tile(ilabels, len(last))
     apart = last[position] != ilabel

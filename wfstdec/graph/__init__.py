@@ -1,1 +1,1 @@
-"""The search graph: arcs, tables, and all of it packed in arrays."""
+"""Search graphs: arcs, tables, and their packed arrays."""

@@ -1,7 +1,7 @@
-"""The invariants of a packed graph: checked here, trusted by every kernel.
+"""Checks of the invariants of a packed graph, which kernels trust.
 
-All checks are single passes, so that a graph of millions of arcs loads in well under
-a second. Errors name the state or arc and what was expected there.
+All checks are single passes, so that a graph of millions of arcs loads in well under a
+second. Errors name the state or arc and the expected value.
 """
 
 from typing import Any
@@ -25,9 +25,9 @@ from wfstdec.text.tokens import EPSILON_WORD
 from wfstdec.text.vocabulary import KINDS, OPEN_WORD, Vocabulary
 
 MAX_STATES = MAX_ARCS = 1 << 30
-"""States and arcs are indexed by 31 bits: one bit marks epsilon arcs in a tie."""
+"""States and arcs have 31-bit indices: one bit marks epsilon arcs in a tie."""
 LEAST_COST = np.float32(-1e20)
-"""No cost may be less: so that no sum of costs reaches minus infinity."""
+"""Lower bound of costs, so that no sum of costs reaches minus infinity."""
 
 
 def check_fst(
@@ -36,7 +36,7 @@ def check_fst(
     num_tokens: int = 2**31 - 1,
     num_words: int = 2**31,
 ) -> None:
-    """Check an FST that comes from outside, before any kernel indexes its arrays."""
+    """Check an FST from outside, before any kernel indexes its arrays."""
     states, arcs = fst.num_states, fst.num_arcs
     if states == 0:
         raise GraphError("the graph has no states, expected at least a start state")
@@ -45,7 +45,7 @@ def check_fst(
             f"the graph has {states} states and {arcs} arcs, expected at most "
             f"{MAX_STATES} of each"
         )
-    # Sizes before contents: what follows indexes the arrays by each other.
+    # Sizes before contents, which index other arrays.
     columns = {name: getattr(fst, name) for name in ("olabel", "nextstate", "cost")}
     for name, column in (columns | {"repeat": repeat}).items():
         if column is not None and len(column) != arcs:
@@ -62,7 +62,7 @@ def check_fst(
 
 
 def _check_costs(place: str, name: str, costs: np.ndarray, inf: str | None) -> None:
-    """Check costs, which may be infinite where `inf` says what that means."""
+    """Check costs, which may be infinite if `inf` names the meaning of that."""
     good = costs >= LEAST_COST
     bad = np.flatnonzero(~(good if inf else good & (costs < np.inf)))
     if len(bad):
@@ -73,7 +73,7 @@ def _check_costs(place: str, name: str, costs: np.ndarray, inf: str | None) -> N
 
 
 def check_splits(name: str, splits: np.ndarray, rows: int, values: int) -> None:
-    """Check that splits cut values into rows."""
+    """Check that splits partition values into rows."""
     if len(splits) != rows + 1:
         raise GraphError(f"{len(splits)} {name} for {rows} rows, expected one more")
     if splits[0] != 0 or splits[-1] != values or (splits[1:] < splits[:-1]).any():
@@ -88,7 +88,7 @@ def check_range(name: str, values: np.ndarray, low: int, top: int) -> None:
 
 
 def check_vocabulary(vocabulary: Vocabulary) -> None:
-    """Check that tokens, words and pronunciations agree with each other."""
+    """Check that tokens, words and pronunciations are consistent."""
     words, prons = vocabulary.words, vocabulary.pronunciations
     blank, last_token = vocabulary.tokens.blank, len(vocabulary.tokens) - 1
     if not 0 <= blank <= last_token:
@@ -96,7 +96,7 @@ def check_vocabulary(vocabulary: Vocabulary) -> None:
     if words[:1] != (EPSILON_WORD,):
         raise GraphError(f"word 0 is {words[:1]}, expected {EPSILON_WORD!r}")
     for i, word in enumerate(words):
-        # A graph's file joins words by newlines: neither could be read again.
+        # A graph's file joins words by newlines.
         if "\n" in word or not word:
             raise GraphError(f"word {i} is {word!r}, expected some text in one line")
     check_splits("pronunciation splits", prons.splits, len(prons), len(prons.tokens))
@@ -104,7 +104,7 @@ def check_vocabulary(vocabulary: Vocabulary) -> None:
     check_range("token of a pronunciation", prons.tokens, 0, last_token)
     check_range("word of a pronunciation", prons.word, 1, len(words) - 1)
     _check_open_word(vocabulary)
-    # Pronunciations of a word are found as a slice, by bisection.
+    # Pronunciations of a word are looked up as a slice, by bisection.
     if (prons.word[1:] < prons.word[:-1]).any():
         raise GraphError("pronunciations are out of order, expected them by word")
     if len(prons.cost) != len(prons) or not (np.abs(prons.cost) <= -LEAST_COST).all():
@@ -114,7 +114,7 @@ def check_vocabulary(vocabulary: Vocabulary) -> None:
 
 
 def check_info(info: GraphInfo, vocabulary: Vocabulary) -> None:
-    """Check that the facts of a graph go with its vocabulary."""
+    """Check that the facts of a graph are consistent with its vocabulary."""
     if info.topology not in ("", *TOPOLOGIES):
         raise GraphError(f"topology {info.topology!r}, expected one of {TOPOLOGIES}")
     costs, words = info.word_cost, len(vocabulary.words)
@@ -130,7 +130,7 @@ def check_info(info: GraphInfo, vocabulary: Vocabulary) -> None:
 
 def check_exits(exits: OovExits, num_states: int, num_tokens: int) -> None:
     """Check the OOV exits of a graph against its size."""
-    # Kernels find the exit of a state by bisection.
+    # Kernels look up the exit of a state by bisection.
     if not (np.diff(exits.state) > 0).all():
         raise GraphError("states with OOV exits are out of order, expected them sorted")
     sizes = len(exits.last), len(exits.cost), len(exits.return_state)
@@ -146,7 +146,6 @@ def check_exits(exits: OovExits, num_states: int, num_tokens: int) -> None:
 
 
 def _check_open_word(vocabulary: Vocabulary) -> None:
-    """Check the label of open words, if there is one."""
     if vocabulary.open_word is None:
         return
     word, kind, token_cost, word_cost = vocabulary.open_word
@@ -198,7 +197,7 @@ def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
 def check_rows(
     arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, vocabulary: Vocabulary
 ) -> np.ndarray:
-    """Check rows, labels, flags, costs; the epsilon arcs of each state, uint32 [S]."""
+    """Check rows, labels, flags, costs; return epsilon counts, uint32 [S]."""
     states = len(final_cost)
     if states == 0:
         raise GraphError("the graph has no states, expected at least a start state")
@@ -213,14 +212,14 @@ def check_rows(
         _check_costs("arc", "cost", arcs["cost"], None)
     if problem:
         order = "it is out of order: rows are sorted by label, epsilons first"
-        flags = "its flags do not say what is there"
+        flags = "its flags do not match the arc"
         raise GraphError(f"arc {arc}: {order if problem == 2 else flags}")
     return counts
 
 
 @jit
 def _scan_rows(arcs, splits, num_tokens, num_words):
-    """Epsilon arcs of each state; a bad arc; 1, 2, 3 of values, order, flags, or 0."""
+    """Return epsilon counts; a bad arc; 1, 2, 3 (values, order, flags) or 0."""
     num_states = len(splits) - 1
     counts = np.zeros(num_states, np.uint32)
     for s in range(num_states):
@@ -229,10 +228,10 @@ def _scan_rows(arcs, splits, num_tokens, num_words):
             one, label = arcs[a], arcs[a].ilabel & np.uint32(LABEL_MASK)
             fits = label <= num_tokens and one.olabel < num_words
             fits = fits and one.nextstate < num_states
-            if not (fits and LEAST_COST <= one.cost < np.inf):  # a NaN does not
+            if not (fits and LEAST_COST <= one.cost < np.inf):  # false for NaN
                 return counts, np.int64(a), 1
-            # Rows go by label, of equal ones the arc that repeats a token last: kernels
-            # look labels up in them.
+            # Rows are sorted by label, and for equal ones a repeating arc is last:
+            # kernels look up labels in them.
             key = label << np.uint32(1) | one.ilabel >> np.uint32(31)
             if key < before:
                 return counts, np.int64(a), 2
@@ -250,11 +249,11 @@ def _scan_rows(arcs, splits, num_tokens, num_words):
 def epsilon_ranks(
     arcs: np.ndarray, splits: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """Rank states by the longest epsilon chain that leads into them, int32 [S]."""
+    """Rank states by the longest epsilon chain into them, int32 [S]."""
     rank, stuck = _rank(arcs, splits, counts)
     if stuck >= 0:
         raise GraphError(
-            f"the epsilon arcs form a cycle (state {stuck} lies on it or behind it), "
+            f"the epsilon arcs form a cycle (state {stuck} lies on it or after it), "
             "expected none: a search would not end; remove it, for a grammar of your "
             "own with OpenFst's rmepsilon"
         )
@@ -263,7 +262,7 @@ def epsilon_ranks(
 
 @jit
 def _rank(arcs, splits, counts):
-    """Kahn's topological sort over epsilon arcs; (ranks, a state left over or -1)."""
+    """Sort topologically over epsilon arcs (Kahn); return ranks, and a state or -1."""
     num_states = len(counts)
     rank = np.zeros(num_states, np.int32)
     waiting = np.zeros(num_states, np.int32)
@@ -282,14 +281,14 @@ def _rank(arcs, splits, counts):
         done += 1
         for a in range(splits[s], splits[s] + counts[s]):
             d = arcs[a].nextstate
-            # The longest way, not the first: the closure of a frame follows ranks in
-            # order, and must have seen all sources of a state.
+            # The longest path, not the first: the closure of a frame follows ranks in
+            # order, after all sources of a state.
             rank[d] = max(rank[d], rank[s] + 1)
             waiting[d] -= 1
             if waiting[d] == 0:
                 queue[members] = d
                 members += 1
-    # What never ran out of entering arcs lies on a cycle, or behind one.
+    # States left with incoming arcs are on a cycle, or after one.
     if members == num_states:
         return rank, -1
     for s in range(num_states):
@@ -301,7 +300,7 @@ def _rank(arcs, splits, counts):
 def check_reachable(
     arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray
 ) -> None:
-    """Check that some final state can be reached from the start."""
+    """Check that a final state can be reached from the start."""
     if not _reaches_final(arcs, splits, final_cost):
         finals = int(np.isfinite(final_cost).sum())
         raise GraphError(
@@ -312,7 +311,6 @@ def check_reachable(
 
 @jit
 def _reaches_final(arcs, splits, final_cost):
-    """Depth-first search from state 0; stops at the first final state."""
     seen = np.zeros(len(final_cost), np.bool_)
     stack = np.empty(len(final_cost), np.int64)
     stack[0], top = 0, 1

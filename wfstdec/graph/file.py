@@ -1,4 +1,4 @@
-"""The file of a packed graph: arrays by name in an `.npz`, and a header.
+"""File format of packed graphs: arrays by name in an `.npz`, and a header.
 
     write_arrays(path, arrays)
     arrays, fingerprint = read_arrays(path)
@@ -20,8 +20,7 @@ from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OpenWord, Pronunciations, Vocabulary
 
 FORMAT_VERSION = 5
-ARCS_VERSION = 4
-"""Of graphs that are written arc by arc."""
+ARCS_VERSION = 4  # Of graphs stored arc by arc
 _FORMAT = "wfstdec.graph"
 _OF_PRONUNCIATIONS = ("word", "splits", "tokens", "cost")
 READABLE = (
@@ -39,7 +38,7 @@ _META = {
 
 
 def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarray]:
-    """The arrays of a graph file for a vocabulary and facts, by name."""
+    """Return the arrays of a graph file for a vocabulary and facts, by name."""
     meta: dict[str, Any] = {
         "blank": vocabulary.tokens.blank,
         "fillers": list(vocabulary.separators),
@@ -52,7 +51,7 @@ def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarra
         meta["open_word"] = {name: x for name, x in opened if x is not None}
     if info.silence_prob is not None:
         meta["silence_prob"] = info.silence_prob
-    # Graphs from elsewhere have none; a file without this array is read as such.
+    # Graphs from elsewhere lack these; so does a file without this array.
     known = {"word_cost": info.word_cost} if len(info.word_cost) else {}
     return known | {
         "tokens": _bytes(json.dumps(vocabulary.tokens.names)),
@@ -62,7 +61,7 @@ def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarra
 
 
 def tables_from(arrays: dict[str, np.ndarray]) -> tuple[Vocabulary, GraphInfo]:
-    """Read the vocabulary and the facts of a file, not checked yet but for types."""
+    """Read the vocabulary and the facts of a file; only types are checked."""
     meta = json.loads(arrays["meta"].tobytes())
     names = json.loads(arrays["tokens"].tobytes())
     for name, kind in _META.items():
@@ -89,14 +88,14 @@ def tables_from(arrays: dict[str, np.ndarray]) -> tuple[Vocabulary, GraphInfo]:
 
 
 def oov_arrays(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
-    """The arrays of an utterance's words that the graph lacks."""
+    """Return the arrays of an utterance's OOV words."""
     assert vocabulary.oov is not None
     own, prons = vocabulary.oov
     return _word_arrays(vocabulary.words[len(own.words) :], prons)
 
 
 def oov_from(arrays: dict[str, np.ndarray]) -> tuple[tuple[str, ...], Pronunciations]:
-    """Read words and pronunciations of `oov_arrays`, not checked yet."""
+    """Read words and pronunciations of `oov_arrays`, unchecked."""
     text, prons = arrays["words"].tobytes().decode(), _pronunciations_from(arrays)
     lengths = len(prons.splits) - 1, prons.splits[-1]
     if lengths != (len(prons.word), len(prons.tokens)):
@@ -120,7 +119,7 @@ _OF_EXITS["call_returns"] = "return_state"
 
 
 def exit_arrays(exits: OovExits | None) -> dict[str, np.ndarray]:
-    """Arrays of the OOV exits by name; none without exits."""
+    """Return arrays of the OOV exits by name; none without exits."""
     if exits is None:
         return {}
     arrays = {name: getattr(exits, of) for name, of in _OF_EXITS.items()}
@@ -128,7 +127,7 @@ def exit_arrays(exits: OovExits | None) -> dict[str, np.ndarray]:
 
 
 def exits_from(arrays: dict[str, np.ndarray]) -> OovExits | None:
-    """Read the OOV exits of a file, not checked yet; None where it has none."""
+    """Read the OOV exits of a file, unchecked; None without any."""
     if "call_state" not in arrays:
         return None
     columns = {of: arrays[name] for name, of in _OF_EXITS.items()}
@@ -138,7 +137,7 @@ def exits_from(arrays: dict[str, np.ndarray]) -> OovExits | None:
 def write_arrays(
     path: PathLike, arrays: dict[str, np.ndarray], fingerprint: str
 ) -> None:
-    """Write arrays and a header, whole or not at all."""
+    """Write arrays and a header atomically."""
     header: dict[str, Any] = {"format": _FORMAT, "version": ARCS_VERSION}
     header |= {"fingerprint": fingerprint}
     if "lg_arcs" in arrays:  # the fingerprint is that of T o LG
@@ -149,10 +148,10 @@ def write_arrays(
 
 
 def read_arrays(path: PathLike) -> tuple[dict[str, np.ndarray], str]:
-    """The arrays of a file, and the fingerprint that its header says they have."""
+    """Return the arrays of a file, and the fingerprint in its header."""
     with reading(path, *READABLE), np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
-        # A NumPy archive of something else gets as far as here.
+        # Reached by NumPy archives of other kinds.
         header = json.loads(arrays.pop("header").tobytes())
         version, fingerprint = header["version"], header["fingerprint"]
         if header["format"] != _FORMAT:

@@ -1,18 +1,18 @@
-"""An overlay: arcs for OOV words, in the layout of a graph.
+"""Overlays: arcs of OOV words in the layout of a graph.
 
     overlay = make_overlay(graph, words)
 
-It is T o trie of the pronunciations, as if these had been in the graph: states and arcs
-are numbered after those of the graph, which is not changed. Costs and bonuses are
-pushed to the root of the trie: an arc charges the least of all behind it, those after
-it the difference. The label of a word is on the first arc that leads to no other word.
+An overlay is T o (trie of the pronunciations): its states and arcs are numbered after
+those of the graph, which is not changed. Costs and bonuses are pushed to the root of
+the trie: an arc has the least of all that follow, and later arcs the difference. The
+label of a word is on the first arc that leads to no other word.
 
     node of the trie    normal             compact         minimal
-    state 0             in its token       in its token    behind its token
-    state 1             behind a blank     behind it
+    state 0             in its token       in its token    after its token
+    state 1             after a blank      after it
 
-Arcs into the trie leave the states with OOV exits, those with the last token of a word
-lead to the state of the graph behind it (`OovExits`).
+Arcs into the trie leave the states with OOV exits. Arcs with the last token of a word
+lead to a state of the graph (`OovExits`).
 """
 
 from dataclasses import dataclass
@@ -30,17 +30,17 @@ from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import OovWords
 
 _ROOT, _LEAF = -1, -1
-_SEVERAL = -1
-"""In the place of a word: there are several."""
+_SEVERAL = -1  # Marker for several words
 
 
 class Shape(NamedTuple):
-    """How T lays out a trie over a graph, and where the graph is left and entered."""
+    """Layout of a trie by T over a graph, with exits and returns."""
 
     first_state: int
     blank: int  # its ilabel
     states_per_node: int
-    has_hubs: bool  # from the state in the token an epsilon leads behind it
+    # whether an epsilon leads from the state in a token to that after it
+    has_hubs: bool
     repeats: bool
     exit_last: np.ndarray  # int32 [C]
     exit_cost: np.ndarray  # float32 [C]
@@ -49,21 +49,21 @@ class Shape(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """A trie: its edges by the node that they leave, the root's first."""
+    """Edges of a trie by source node, the root's first."""
 
-    # A node is a prefix of tokens; a word that ends is an edge to a leaf.
+    # A node is a prefix of tokens; the end of a word is an edge to a leaf.
 
-    node_label: np.ndarray  # int32 [N]: the last token's ilabel
-    splits: np.ndarray  # int32 [N + 2]: those of the root, of node 0, 1, ...
+    node_label: np.ndarray  # int32 [N]: ilabel of the last token
+    splits: np.ndarray  # int32 [N + 2]: edges of the root, of node 0, 1, ...
     label: np.ndarray  # int32 [E]: ilabel
-    node: np.ndarray  # int32 [E]: where it leads, -1 for a leaf
-    word: np.ndarray  # int32 [E]: the word's label, 0 for none
+    node: np.ndarray  # int32 [E]: destination, -1 for a leaf
+    word: np.ndarray  # int32 [E]: label of the word, 0 for none
     cost: np.ndarray  # float32 [E]
     bonus: np.ndarray  # float32 [E]
 
 
 def make_edges(words: OovWords, cost: np.ndarray) -> Edges:
-    """The trie of pronunciations; `cost`: float32 [P]."""
+    """Return the trie of pronunciations; `cost`: float32 [P]."""
     lengths = np.diff(words.splits)
     depth = np.arange(lengths.max(initial=0))
     table = np.full((len(lengths), len(depth)), -1, np.int32)
@@ -71,8 +71,8 @@ def make_edges(words: OovWords, cost: np.ndarray) -> Edges:
     order = np.lexsort((words.word, *table.T[::-1]))
     table, lengths = table[order], lengths[order]
     word, cost, bonus = words.word[order], cost[order], words.bonus[order]
-    # Sorted pronunciations share prefixes with their neighbours alone. The last token
-    # stays an edge to a leaf, whatever begins like it: a word ends there.
+    # Sorted pronunciations share prefixes with neighbours only. The last token is
+    # always a separate edge to a leaf: a word ends there.
     common = np.cumprod(table[1:] == table[:-1], axis=1).sum(axis=1)
     shared = np.zeros(len(lengths), np.int64)
     shared[1:] = np.minimum(common, np.minimum(lengths[1:], lengths[:-1]) - 1)
@@ -80,8 +80,8 @@ def make_edges(words: OovWords, cost: np.ndarray) -> Edges:
     is_new = inner & (depth >= shared[:, None])
     number = np.cumsum(is_new).reshape(is_new.shape) - 1
     node = np.maximum.accumulate(np.where(is_new, number, _ROOT), axis=0)
-    # Costs and bonuses are pushed towards the root: an edge is charged the least that
-    # follows, credited the most. The root, -1, stands behind all nodes.
+    # Costs and bonuses are pushed towards the root: an edge has the least cost, and the
+    # largest bonus, that follow. The root is -1.
     num_nodes, at, row = int(is_new.sum()), node[inner], np.nonzero(inner)[0]
     least, top = np.zeros((2, num_nodes + 1), np.float32)
     first, last = np.zeros((2, num_nodes + 1), np.int32)
@@ -92,14 +92,14 @@ def make_edges(words: OovWords, cost: np.ndarray) -> Edges:
     np.maximum.at(last, at, word[row])
     only = np.where(first == last, first, _SEVERAL)
     only[-1] = _SEVERAL
-    # Edges are numbered by the nodes that they leave, then as they came up.
+    # Edges are numbered by source node, then in order of occurrence.
     p, d = np.nonzero(is_new | (depth == lengths[:, None] - 1))
     source = np.where(d > 0, node[p, d - 1], _ROOT)
     by_source = np.argsort(source, kind="stable")
     p, d, source = p[by_source], d[by_source], source[by_source]
     is_leaf = d == lengths[p] - 1
     to = np.where(is_leaf, _LEAF, node[p, d]).astype(np.int32)
-    # A word stands on the first edge from which it alone can follow.
+    # A word is on the first edge that leads to no other.
     own = np.where(is_leaf, word[p], only[to])
     is_known = (only[source] != _SEVERAL) | (own == _SEVERAL)
     splits = np.searchsorted(source, np.arange(_ROOT, num_nodes + 1))
@@ -116,7 +116,7 @@ def make_edges(words: OovWords, cost: np.ndarray) -> Edges:
 
 @inlined
 def _write(arcs, bonuses, i, ilabel, olabel, nextstate, cost, bonus):
-    """Write an arc and its bonus; the number of the next."""
+    """Write an arc and its bonus; return the number of the next."""
     arcs[i].ilabel, arcs[i].olabel = uint32(ilabel), uint32(olabel)
     arcs[i].nextstate, arcs[i].cost = uint32(nextstate), cost
     bonuses[i] = bonus
@@ -125,12 +125,12 @@ def _write(arcs, bonuses, i, ilabel, olabel, nextstate, cost, bonus):
 
 @inlined
 def _write_edge(shape, edges, arcs, bonuses, i, e, cost):
-    """Write the arc of an edge at a cost; the number of the next."""
+    """Write the arc of an edge at a cost; return the number of the next."""
     ilabel, olabel = np.int64(edges.label[e]), np.int64(edges.word[e])
     if edges.node[e] == _LEAF:
         nextstate = np.int64(shape.return_state[ilabel])
         flags = np.int64(shape.return_flags[ilabel])
-        if nextstate < 0:  # nowhere in the graph does a word end with this token
+        if nextstate < 0:  # no word of the graph ends with this token
             nextstate, cost = np.int64(0), np.float32(np.inf)
     else:
         node = np.int64(edges.node[e])
@@ -145,7 +145,7 @@ def _write_edge(shape, edges, arcs, bonuses, i, e, cost):
 
 @jit
 def lay_out(shape, edges):
-    """T o trie: arcs, bonuses, splits, numbers of epsilons, F, as in `Overlay`."""
+    """Return T o trie: arcs, bonuses, splits, numbers of epsilons, F of `Overlay`."""
     num_nodes, num_exits = len(edges.node_label), len(shape.exit_last)
     num_entry_arcs = np.int64(edges.splits[1])
     inner = len(edges.label) - num_entry_arcs
@@ -157,8 +157,8 @@ def lay_out(shape, edges):
     for c in range(num_exits):
         for e in range(num_entry_arcs):
             cost = np.float32(shape.exit_cost[c] + edges.cost[e])
-            # The same token again needs a blank in between. The arc stays, at infinite
-            # cost, so that rows of exits are of one length.
+            # The same token again needs a blank in between. The arc is kept at infinite
+            # cost, so that rows of exits have equal lengths.
             if edges.label[e] == shape.exit_last[c]:
                 cost = np.float32(np.inf)
             i = _write_edge(shape, edges, arcs, bonuses, i, e, cost)
@@ -166,8 +166,8 @@ def lay_out(shape, edges):
         label, state = np.int64(edges.node_label[v]), shape.first_state + s
         first, last = edges.splits[v + 1], edges.splits[v + 2]
         leads = LEADS_TO_EPSILON if shape.has_hubs else 0
-        # A state right after the token, then one after a blank; T without repeats needs
-        # but one.
+        # A state directly after the token, then one after a blank; T without repeats
+        # needs only one.
         if shape.states_per_node > 1:
             splits[s] = i
             if shape.has_hubs:
@@ -176,8 +176,8 @@ def lay_out(shape, edges):
             if shape.repeats:
                 ilabel = label | REPEAT | leads
                 i = _write(arcs, bonuses, i, ilabel, 0, state, none, none)
-            # Without the epsilon the state after the token leads on itself, but for its
-            # own token.
+            # Without the epsilon the state after the token has the outgoing arcs,
+            # except that of the token.
             if not shape.has_hubs:
                 i = _write(arcs, bonuses, i, shape.blank, 0, state + 1, none, none)
                 for e in range(first, last):
@@ -197,33 +197,32 @@ def lay_out(shape, edges):
 
 @dataclass(frozen=True, eq=False)
 class Overlay:
-    """The arcs of OOV words: C exits, F arcs out of each, S' states."""
+    """Arcs of OOV words: C exits, F arcs out of each, S' states."""
 
-    first_state: int  # S, the number of the first state
-    first_arc: int  # A, the number of the first arc
+    first_state: int  # S, number of the first state
+    first_arc: int  # A, number of the first arc
     exit_state: np.ndarray  # int32 [C], the states of the graph with exits, ascending
     num_entry_arcs: int  # F
-    # `ARC`, first F for each exit, then the rows of the states, epsilons first. Those
-    # of infinite cost are none.
+    # `ARC`, first F for each exit, then the rows of the states, epsilons first. Arcs of
+    # infinite cost are ignored.
     arcs: np.ndarray
-    bonus: np.ndarray  # float32, what each arc is credited, nats
+    bonus: np.ndarray  # float32, bonus of each arc, nats
     state_arc_splits: np.ndarray  # uint32 [S' + 1], the row of each state in `arcs`
-    # uint32 [S'], how many arcs of the row are epsilons; these lead to states without
-    # any
+    # uint32 [S'], number of epsilon arcs in the row; these lead to states without any
     state_num_epsilons: np.ndarray
-    top_bonus: np.float32  # The largest bonus of an arc, at least 0
+    top_bonus: np.float32  # Largest bonus of an arc, at least 0
 
     @property
     def num_states(self) -> int:
-        """The number of states, S'."""
+        """Number of states, S'."""
         return len(self.state_num_epsilons)
 
 
 def make_overlay(graph: PackedGraph, words: OovWords) -> Overlay:
-    """Lay out OOV words for a graph with OOV exits; their order does not matter."""
-    # An OOV word costs what the language model charges for `<unk>`, as the exits do; a
-    # further pronunciation of a word of the graph costs what the word does without
-    # context, since the exits have none.
+    """Lay out OOV words, in any order, for a graph with OOV exits."""
+    # An OOV word has the cost of `<unk>` in the language model, as the exits do. A
+    # further pronunciation of a word of the graph has the word's cost without context,
+    # since the exits have none.
     exits, known = exits_of(graph), words.word < words.num_known
     cost, of_words = np.zeros(len(words.word), np.float32), graph.info.word_cost
     if len(of_words):
@@ -251,7 +250,7 @@ def make_overlay(graph: PackedGraph, words: OovWords) -> Overlay:
 
 
 def exits_of(graph: PackedGraph) -> OovExits:
-    """The OOV exits of a graph."""
+    """Return the OOV exits of a graph, or raise."""
     if graph.oov_exits is None:
         raise GraphError(
             "this graph cannot add words: it has no OOV exits, expected a graph of "

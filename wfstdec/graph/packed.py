@@ -1,9 +1,9 @@
-"""The search graph as arrays: what every decoder backend runs on.
+"""Packed search graphs: the arrays of every decoder backend.
 
-A `PackedGraph` is a TLG (or any decoding graph) in rows: the arcs of a state stand
-together, its epsilon arcs first. It carries its token table, its words and their
-pronunciations, so that a graph file alone is enough to decode. No kernel ever sees a
-bad graph: packing and loading check every invariant listed at `PackedGraph`.
+A `PackedGraph` is a TLG (or any decoding graph) in rows: the arcs of a state are
+contiguous, its epsilon arcs first. It includes the token table, words and
+pronunciations, so that a graph file is sufficient for decoding. Packing and loading
+check every invariant listed at `PackedGraph`, so that kernels can trust graphs.
 
     FstArrays --pack--> PackedGraph --save/load--> .npz
 """
@@ -49,24 +49,24 @@ from wfstdec.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True, eq=False)
 class PackedGraph:
-    """A decoding graph as arrays; made by `pack` or `load_graph`, never by hand.
+    """Decoding graph as arrays, created by `pack` or `load_graph`.
 
-    Invariants, checked by both: the start state is 0; rows are sorted by (label,
-    repeat flag, nextstate, olabel, cost), so that epsilon arcs come first; token
-    labels are at most V; word labels are in the table; costs are -1e20 or more, those
-    of arcs finite; nextstates exist; the flags of an arc say what is there; a final
-    state can be reached; no cycle of epsilon arcs; words, tokens and separators agree.
+    Invariants, checked by both: the start state is 0; rows are sorted by (label, repeat
+    flag, nextstate, olabel, cost), so that epsilon arcs come first; token labels are at
+    most V; word labels are in the table; costs are -1e20 or more, those of arcs finite;
+    nextstates exist; flags match the arcs; a final state can be reached; no cycle of
+    epsilon arcs; words, tokens and separators agree.
 
     Attributes:
         arcs: `ARC` [A].
         state_arc_splits: uint32 [S + 1], the row of each state.
-        state_num_epsilons: uint32 [S], how many arcs of the row are epsilons.
-        final_cost: float32 [S], nats; `inf` where a state is not final.
-        epsilon_rank: int32 [S], the longest chain of epsilon arcs that leads into a
-            state: closing in this order visits each state once.
-        vocabulary: Tokens and words that labels stand for.
+        state_num_epsilons: uint32 [S], number of epsilon arcs of the row.
+        final_cost: float32 [S], nats; `inf` for non-final states.
+        epsilon_rank: int32 [S], longest chain of epsilon arcs into a state: closing in
+            this order visits each state once.
+        vocabulary: Tokens and words of the labels.
         info: How it was built.
-        oov_exits: States where an OOV word may begin; None for none.
+        oov_exits: States where an OOV word may begin, if any.
     """
 
     arcs: np.ndarray
@@ -79,7 +79,6 @@ class PackedGraph:
     oov_exits: OovExits | None = None
 
     def __repr__(self) -> str:
-        """Show the sizes, the topology and the vocabulary."""
         topology = f", topology {self.topology!r}" if self.topology else ""
         return (
             f"PackedGraph({self.num_states:,} states, {self.num_arcs:,} arcs, "
@@ -87,17 +86,16 @@ class PackedGraph:
         )
 
     def _repr_html_(self) -> str:
-        """A table of what there is to know of it, for notebooks."""
         return html_table(self.describe().items(), caption="PackedGraph")
 
     def describe(self) -> dict[str, str]:
-        """Names and values of what there is to know, as `wfstdec info` prints them."""
+        """Return names and values of all facts, as printed by `wfstdec info`."""
         vocabulary, tokens = self.vocabulary, self.tokens
         exits, opened = self.oov_exits, vocabulary.open_word
         between = [repr(tokens.names[token]) for token in vocabulary.separators]
         if between and not vocabulary.separated:
             between.append("or nothing")
-        oov, opens = "none: it takes no OOV words", "none"
+        oov, opens = "none: no OOV words", "none"
         if exits is not None:
             cost = f"an OOV word costs {exits.word_cost:.2f} nats"
             oov = f"in {len(exits):,} states, {cost}"
@@ -128,32 +126,32 @@ class PackedGraph:
 
     @property
     def num_states(self) -> int:
-        """The number of states, S."""
+        """Number of states, S."""
         return len(self.final_cost)
 
     @property
     def num_arcs(self) -> int:
-        """The number of arcs, A."""
+        """Number of arcs, A."""
         return len(self.arcs)
 
     @property
     def tokens(self) -> TokenTable:
-        """The token table of the acoustic model."""
+        """Token table of the acoustic model."""
         return self.vocabulary.tokens
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words by id; id 0 is `<eps>`."""
+        """Words by id; id 0 is `<eps>`."""
         return self.vocabulary.words
 
     @property
     def topology(self) -> str:
-        """The name of the CTC topology, or "" where it is not known."""
+        """Name of the CTC topology, or "" if unknown."""
         return self.info.topology
 
     @cached_property
     def word_ids(self) -> dict[str, int]:
-        """The id of each word."""
+        """Id of each word."""
         return word_ids(self.words)
 
     @cached_property
@@ -163,7 +161,7 @@ class PackedGraph:
 
     @property
     def product(self) -> Product | None:
-        """The graph as rows of LG with their topology; None where it is no product."""
+        """Graph as rows of LG with their topology; None if it is not a product."""
         blank = ilabel_of(self.tokens.blank)
         return product_of(self.arcs, self.state_arc_splits, blank, len(self.tokens))
 
@@ -177,13 +175,13 @@ class PackedGraph:
     ) -> PackedGraph:
         """Pack an FST whose ilabels are token + 1 and whose olabels are word ids.
 
-        Arcs of infinite cost are left out.
+        Arcs of infinite cost are dropped.
 
         Args:
-            fst: The graph; states are renumbered so that its start becomes 0.
+            fst: Graph; states are renumbered so that its start becomes 0.
             repeat: bool [A], which arcs repeat a token; `None` for none.
-            vocabulary: Tokens and words that labels stand for.
-            info: How it was built; None where nothing is known.
+            vocabulary: Tokens and words of the labels.
+            info: How it was built; None if unknown.
             oov_exits: Of an FST whose start is state 0.
 
         Raises:
@@ -203,7 +201,7 @@ class PackedGraph:
         order = _row_order(state, arcs)
         order = order[arcs["cost"][order] < np.inf]
         state, arcs = state[order], arcs[order]
-        # The flag tells the search to close over a state before it has read its row.
+        # The flag makes the search close over a state before reading its row.
         epsilon = arcs["ilabel"] & LABEL_MASK == EPSILON
         counts = np.bincount(state[epsilon], minlength=num_states).astype(np.uint32)
         arcs["ilabel"] |= _flag(counts[arcs["nextstate"]] > 0, LEADS_TO_EPSILON)
@@ -213,7 +211,7 @@ class PackedGraph:
         return _checked(rows, counts, vocabulary, info or GraphInfo(), oov_exits)
 
     def unpack(self) -> FstArrays:
-        """The graph as plain arrays, flags removed (the inverse of `pack`)."""
+        """Return the graph as plain arrays without flags (the inverse of `pack`)."""
         return FstArrays(
             start=0,
             final_cost=self.final_cost,
@@ -225,9 +223,9 @@ class PackedGraph:
         )
 
     def save(self, path: PathLike) -> None:
-        """Write the graph as `.npz`, whole or not at all.
+        """Write the graph as `.npz`, atomically.
 
-        A product of T and rows of LG is written as these, if that is the less.
+        A product of T and rows of LG is written as these, if that is smaller.
 
         Raises:
             FormatError: The file cannot be written.
@@ -240,12 +238,11 @@ class PackedGraph:
         packed_file.write_arrays(path, arrays, self.fingerprint)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Arrays of a file by name; what can be derived is left out."""
+        """Return arrays of a file by name, without those that can be derived."""
         rows = {"arcs": self.arcs, "state_arc_splits": self.state_arc_splits}
         return rows | self._other_arrays()
 
     def _other_arrays(self) -> dict[str, np.ndarray]:
-        """Arrays besides the rows of arcs."""
         return {
             "final_cost": self.final_cost,
             **packed_file.table_arrays(self.vocabulary, self.info),
@@ -254,7 +251,7 @@ class PackedGraph:
 
 
 class _StoredGraph(PackedGraph):
-    """A graph that is there as rows of LG; its arcs are made when they are needed."""
+    """Graph stored as rows of LG, whose arcs are composed on demand."""
 
     def __init__(
         self, *fields: Any, product: Product | None = None, **named: Any
@@ -267,22 +264,19 @@ class _StoredGraph(PackedGraph):
 
     @property
     def product(self) -> Product | None:
-        """The rows of LG with their topology."""
         return self.__dict__.get("_product") or super().product
 
     @cached_property
     def arcs(self) -> np.ndarray:
-        """The arcs of T o LG."""
         return compose(self.__dict__["_product"])[0]
 
     @cached_property
     def state_arc_splits(self) -> np.ndarray:
-        """The row of each state, without making the arcs."""
         return arc_splits(self.__dict__["_product"]).astype(np.uint32)
 
     @cached_property
     def fingerprint(self) -> str:
-        """That of T o LG, whose arcs are made for it in parts."""
+        """Fingerprint of T o LG, whose arcs are composed in parts."""
         product = self.__dict__.get("_product")
         if product is None:
             return fingerprint_of(self._arrays())
@@ -293,16 +287,15 @@ class _StoredGraph(PackedGraph):
 
     @cached_property
     def num_arcs(self) -> int:
-        """The number of arcs, A."""
         product = self.__dict__.get("_product")
         return len(self.arcs) if product is None else int(arc_splits(product)[-1])
 
 
 def load_graph(path: PathLike) -> PackedGraph:
-    """Read a graph that `PackedGraph.save` wrote, and check it.
+    """Read a graph of `PackedGraph.save`, and validate it.
 
     Raises:
-        FormatError: The file cannot be read or is no graph of wfstdec.
+        FormatError: The file cannot be read or is not a graph of wfstdec.
         GraphError: It is of another version, damaged, or breaks an invariant.
     """
     with reading(path, *packed_file.READABLE):
@@ -314,7 +307,7 @@ def load_graph(path: PathLike) -> PackedGraph:
             return _stored(arrays, fingerprint, vocabulary, info, oov_exits)
         rows = arrays["arcs"], arrays["state_arc_splits"], arrays["final_cost"]
         graph = _checked(rows, None, vocabulary, info, oov_exits)
-    # Invariants hold for many wrong graphs too: one changed cost breaks none.
+    # Invariants hold for many wrong graphs: one changed cost breaks none.
     if graph.fingerprint != fingerprint:
         damaged = "another fingerprint: the file is damaged; build the graph again"
         raise GraphError(f"{path}: {damaged}")
@@ -328,7 +321,7 @@ def _stored(
     info: GraphInfo,
     oov_exits: OovExits | None,
 ) -> PackedGraph:
-    """Check rows of LG of a file and make the graph."""
+    """Check rows of LG of a file, and return the graph."""
     blank, num_tokens = ilabel_of(vocabulary.tokens.blank), len(vocabulary.tokens)
     product = product_from(arrays, blank, num_tokens)
     del arrays["lg_arcs"], arrays["lg_epsilons"]  # they were copied into one array
@@ -346,7 +339,7 @@ def pack_product(
     info: GraphInfo,
     oov_exits: OovExits | None,
 ) -> PackedGraph:
-    """Sort the arcs of a product, set their flags, and make the graph."""
+    """Sort the arcs of a product, set their flags, and return the graph."""
     has_epsilons = (product.num_epsilons > 0) | (product.kind == TO_HUB)
     parts = {"arcs": product.arcs, "epsilons": product.epsilons}
     counts = np.diff(product.row_splits), product.num_epsilons
@@ -365,7 +358,7 @@ def pack_product(
 def _checked_product(
     product: Product, final_cost: np.ndarray, *facts: Any, **known: Any
 ) -> PackedGraph:
-    """Check a product by the part of T o LG that leads everywhere; make the graph."""
+    """Check a product by a representative part of T o LG; return the graph."""
     reduced = *compose(product, reduced=True), final_cost
     checked = _checked(reduced, None, *facts)
     graph = _StoredGraph(
@@ -384,7 +377,7 @@ def _checked_product(
 def _arcs_of(
     fst: FstArrays, repeat: np.ndarray | None, rename: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The states that arcs leave, by their new numbers, and arcs as `ARC` records."""
+    """Return the source states of arcs, renumbered, and arcs as `ARC` records."""
     arcs = np.zeros(fst.num_arcs, ARC)
     arcs["ilabel"] = fst.ilabel
     if repeat is not None:
@@ -397,7 +390,7 @@ def _arcs_of(
 
 
 def _row_order(state: np.ndarray, arcs: np.ndarray) -> np.ndarray:
-    """The order that sorts arcs into rows; see `PackedGraph` for the keys."""
+    """Return the order of arcs in rows; see `PackedGraph` for the keys."""
     repeat = arcs["ilabel"] >> np.uint32(31)
     label = (arcs["ilabel"] & LABEL_MASK).astype(np.uint64)
     key = (state.astype(np.uint64) << np.uint64(32)) | (label << np.uint64(1))
@@ -424,7 +417,7 @@ def _checked(
     info: GraphInfo,
     oov_exits: OovExits | None,
 ) -> PackedGraph:
-    """Check all invariants and make the graph; rows are known to be right by counts."""
+    """Check all invariants and return the graph; rows were checked by counts."""
     arcs, splits, final_cost = rows
     graph_checks.check_vocabulary(vocabulary)
     graph_checks.check_info(info, vocabulary)

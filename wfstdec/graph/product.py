@@ -1,17 +1,17 @@
-"""A graph as a product of T and rows of LG: what a file keeps, and searches need.
+"""Graphs as a product of T and rows of LG, for files and searches.
 
-    product = product_of(arcs, splits, blank, V)  # None where a graph is none
+    product = product_of(arcs, splits, blank, V)  # None for other graphs
     arcs, splits = compose(product)               # T o LG, bit for bit
 
 For each state s of LG, T o LG has one state "after a blank", and one for each token i
-that may stand before it. With `normal` all of them leave by the arcs of s, the latter
-without those of i: between equal tokens stands a blank. With `compact` the state after
-a blank alone does, a hub, and an epsilon arc leads there from each token. So the arcs
-of s are kept once, as a row; of each state its row, its token and its epsilon arcs.
+that may precede it. With `normal` all of them have the arcs of s, the latter except
+those of i: equal tokens are separated by a blank. With `compact` only the state after a
+blank, a hub, has them, and an epsilon arc leads there from each token. The arcs of s
+are therefore stored once, as a row, and each state has its row, its token and its
+epsilon arcs.
 
-Whether a graph is such a product follows from its arcs and their repeat flags, which
-`from_openfst` infers for the graphs of other tools. `minimal`, `-selfless`
-graphs are no products.
+The structure is inferred from arcs and their repeat flags, which `from_openfst` infers
+for graphs of other tools. `minimal` and `-selfless` graphs are not products.
 """
 
 from collections.abc import Iterator
@@ -28,18 +28,18 @@ from wfstdec.text.tokens import ilabel_of
 
 AFTER_BLANK, IN_TOKEN, NO_BLANK, TO_HUB = range(4)
 """Kinds of states: after a blank, which leads to itself; others, whose blank leads to
-that of their row; those of a row without a blank; in a token, whence an epsilon arc
-leads to the state after a blank."""
+that of their row; those of a row without a blank; in a token, from which an epsilon arc
+leads to the state after a blank.
+"""
 _NONE = -1
-_STEP = 4096
-"""States whose arcs are composed at a time to compare them."""
+_STEP = 4096  # Number of states composed at a time for comparison
 
 
 class Product(NamedTuple):
     """Rows of LG, and the states of T o LG."""
 
     kind: np.ndarray  # uint8 [S]
-    token: np.ndarray  # int32 [S]: the ilabel before, 0 for none
+    token: np.ndarray  # int32 [S]: ilabel of the previous token, 0 for none
     row: np.ndarray  # int32 [S]
     num_epsilons: np.ndarray  # uint32 [S], without those to hubs
     epsilons: np.ndarray  # ARC [E], by state
@@ -49,7 +49,7 @@ class Product(NamedTuple):
 
     @property
     def state_of_row(self) -> np.ndarray:
-        """The state of each row that has all of its arcs, int64 [R]."""
+        """State of each row that has all of its arcs, int64 [R]."""
         state = np.zeros(len(self.row_splits) - 1, np.int64)
         has_row = np.flatnonzero((self.kind == AFTER_BLANK) | (self.kind == NO_BLANK))
         state[self.row[has_row]] = has_row
@@ -57,12 +57,12 @@ class Product(NamedTuple):
 
     @property
     def has_hubs(self) -> bool:
-        """Tell whether tokens lead to hubs: only then may the start be one."""
+        """Whether tokens lead to hubs: only then may the start be one."""
         return bool(self.kind[0] == AFTER_BLANK)
 
     def path_arcs(self, num_tokens: int) -> np.ndarray:
-        """All arcs that paths are read by: of rows, epsilon arcs, those of T."""
-        # ARC [A + E + V + 1]: the array that `arcs` and `epsilons` are parts of.
+        """Return all arcs of paths: of rows, epsilon arcs, those of T."""
+        # ARC [A + E + V + 1]: the array that `arcs` and `epsilons` are views of.
         whole = self.arcs.base
         length = len(self.arcs) + len(self.epsilons) + num_tokens + 1
         if whole is not None and whole is self.epsilons.base and len(whole) == length:
@@ -70,7 +70,7 @@ class Product(NamedTuple):
         return _joined(self.arcs, self.epsilons, self.blank, num_tokens)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Arrays of a graph file by name, of the smallest integers that hold them."""
+        """Return arrays of a graph file by name, in the smallest integer types."""
         parts = {f"lg_{name}": getattr(self, name) for name in self._fields[:-1]}
         for name, array in parts.items():
             if array.dtype != ARC:
@@ -82,7 +82,7 @@ class Product(NamedTuple):
 def _joined(
     arcs: np.ndarray, epsilons: np.ndarray, blank: int, num_tokens: int
 ) -> np.ndarray:
-    """Put arcs of rows, epsilon arcs and those of T into one array."""
+    """Join arcs of rows, epsilon arcs and those of T in one array."""
     of_t = np.zeros(num_tokens + 1, ARC)
     label = ilabel_of(np.arange(num_tokens)).astype(np.uint32)
     of_t["ilabel"] = np.append(label | np.uint32(REPEAT), blank)
@@ -96,13 +96,13 @@ def _joined(
 def parts_of(
     arcs: np.ndarray, epsilons: np.ndarray, blank: int, num_tokens: int
 ) -> dict[str, np.ndarray]:
-    """Put arcs into the array that paths are read by; its parts by name."""
+    """Join arcs in the array of path arcs; return its parts by name."""
     whole, behind = _joined(arcs, epsilons, blank, num_tokens), len(arcs)
     return {"arcs": whole[:behind], "epsilons": whole[behind:][: len(epsilons)]}
 
 
 def product_from(arrays: dict[str, np.ndarray], blank: int, num_tokens: int) -> Product:
-    """Take a product out of a file's arrays; `compose` may then be called."""
+    """Read a product from a file's arrays, validated for `compose`."""
     kinds: list[Any] = [np.uint8, np.int32, np.int32, np.uint32, ARC, np.uint32, ARC]
     parts: list[np.ndarray] = []
     for name, kind in zip(Product._fields[:-1], kinds, strict=True):
@@ -133,13 +133,13 @@ def product_from(arrays: dict[str, np.ndarray], blank: int, num_tokens: int) -> 
     has_row = product.row[(product.kind == AFTER_BLANK) | (product.kind == NO_BLANK)]
     of_row = np.bincount(has_row, minlength=num_rows)
     if not (of_row == 1).all() or not _is_complete(product):
-        raise GraphError("rows of LG and states of T that do not belong together")
+        raise GraphError("inconsistent rows of LG and states of T")
     return product
 
 
 @jit
 def _is_complete(product):
-    """Tell whether states are of one topology, and arcs lead where they may."""
+    """Return whether states are of one topology, and arcs lead to valid states."""
     kind, token, row = product.kind, product.token, product.row
     num_rows, hubs = len(product.row_splits) - 1, kind[0] == AFTER_BLANK
     entered, own = np.full(num_rows, hubs), np.full(num_rows, _NONE, np.int32)
@@ -151,7 +151,7 @@ def _is_complete(product):
         is_hub, fits = kind[s] == AFTER_BLANK, token[s] == 0
         if not is_hub:
             entered[row[s]] = True
-            # Only one state is of a row without a blank: from others one leads there.
+            # A row without a blank has one state: blanks of others would lead there.
             fits = kind[s] == NO_BLANK or (kind[s] == IN_TOKEN and own[row[s]] == _NONE)
             if hubs:
                 fits = kind[s] == TO_HUB and token[s] > 0
@@ -176,7 +176,7 @@ def _is_complete(product):
 def compose(
     product: Product, *, reduced: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Make T o LG: `ARC` [A'] and uint32 [S + 1]."""
+    """Return T o LG: `ARC` [A'] and uint32 [S + 1]."""
     splits = arc_splits(product, reduced=reduced)
     (arcs,) = composed(product, splits, len(product.kind), reduced)
     return arcs, splits.astype(np.uint32)
@@ -185,7 +185,7 @@ def compose(
 def composed(
     product: Product, splits: np.ndarray, step: int = _STEP, reduced: bool = False
 ) -> Iterator[np.ndarray]:
-    """Yield the arcs of T o LG, those of `step` states at a time."""
+    """Yield the arcs of T o LG, for `step` states at a time."""
     has_epsilons = (product.num_epsilons > 0) | (product.kind == TO_HUB)
     before = np.concatenate([[0], np.cumsum(product.num_epsilons, dtype=np.int64)])
     rows = product.state_of_row, splits, before, has_epsilons
@@ -197,26 +197,25 @@ def composed(
 
 
 def arc_splits(product: Product, *, reduced: bool = False) -> np.ndarray:
-    """The row of each state of T o LG, int64 [S + 1], for which no arcs are made."""
+    """Return the row of each state of T o LG, int64 [S + 1], without its arcs."""
     counts = _arcs_of_states(product, reduced)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 @inlined
 def _leaves_by_row(product, s, reduced):
-    """Tell whether a state has the arcs of its row."""
+    """Return whether a state has the arcs of its row."""
     kind = product.kind[s]
     return kind == AFTER_BLANK or kind == NO_BLANK or (kind == IN_TOKEN and not reduced)
 
 
 @jit
 def _arcs_of_states(product, reduced):
-    """Number of arcs of each state, int64 [S]."""
     counts = np.zeros(len(product.kind), np.int64)
     for s in range(len(counts)):
         token, row = uint32(product.token[s]), product.row[s]
         counts[s] = product.num_epsilons[s] + uint32(product.kind[s] != NO_BLANK)
-        counts[s] += int64(token != uint32(0))  # it repeats
+        counts[s] += int64(token != uint32(0))  # the repeat
         if _leaves_by_row(product, s, reduced):
             for a in range(product.row_splits[row], product.row_splits[row + 1]):
                 label = product.arcs[a].ilabel & uint32(LABEL_MASK)
@@ -226,7 +225,7 @@ def _arcs_of_states(product, reduced):
 
 @jit
 def _compose(product, rows, first, end, arcs, reduced):
-    """Fill the arcs of states `first` to `end`: in each row by (label, repeats)."""
+    """Write the arcs of states `first` to `end`: in each row by (label, repeats)."""
     state_of_row, splits, epsilon_splits, has_epsilons = rows
     blank = uint32(product.blank)
     for s in range(first, end):
@@ -272,7 +271,7 @@ def _compose(product, rows, first, end, arcs, reduced):
 
 @inlined
 def _put(arcs, i, ilabel, nextstate):
-    """Write an arc of no cost and no word; the number of the next."""
+    """Write an arc without cost and word; return the number of the next."""
     arcs[i].ilabel, arcs[i].olabel = ilabel, uint32(0)
     arcs[i].nextstate, arcs[i].cost = uint32(nextstate), float32(0)
     return i + 1
@@ -281,7 +280,7 @@ def _put(arcs, i, ilabel, nextstate):
 def product_of(
     arcs: np.ndarray, splits: np.ndarray, blank: int, num_tokens: int
 ) -> Product | None:
-    """Take a packed graph apart; None where it is no such product."""
+    """Decompose a packed graph; return None if it is not such a product."""
     splits, num_states = splits.astype(np.int64), len(splits) - 1
     label = arcs["ilabel"] & np.uint32(LABEL_MASK)
     repeats = arcs["ilabel"] & np.uint32(REPEAT) != 0
@@ -315,7 +314,7 @@ def product_of(
         **parts_of(arcs[of_row], arcs[is_epsilon], blank, num_tokens),
         blank=blank,
     )
-    # What was inferred holds if it gives the same arcs again.
+    # The inference is correct if it yields the same arcs again.
     if row.min() < 0 or not _is_complete(product):
         return None
     if not np.array_equal(arc_splits(product), splits):
@@ -329,5 +328,4 @@ def product_of(
 
 
 def _sources(splits: np.ndarray, arcs: np.ndarray) -> np.ndarray:
-    """The states that the arcs of a mask leave, int64."""
     return np.searchsorted(splits, np.flatnonzero(arcs), "right") - 1

@@ -1,4 +1,4 @@
-"""Files in and out: log-probs, transcripts, boost files, results, drawings.
+"""Readers and writers of files: log-probs, transcripts, boosts, results, drawings.
 
 for utterance, logprobs in open_logprobs("dev.npz"): ...    # or .ark, .scp, a folder
 boosts = read_boosts("words.txt")

@@ -1,25 +1,25 @@
-r"""Read boost files: words or phrases, for all utterances or for some.
+r"""Reader of boost files: words or phrases, for all utterances or for some.
 
-A file is of one of two forms; in the second, an own list replaces the common one:
+A file has one of two formats; in the second, an utterance's list replaces the common
+one:
 
     quilter<TAB>4.0                                            the same for all
     {"id": "1272-128104-0000", "boosts": {"quilter": 4.0}}     JSON lines, one each
     {"boosts": {"quilter": 4.0}}                               for those without one
 
-Bonuses are nats, and may be left out: they then follow from the list. Only a tab
-separates a number from a word: `route 66` is a phrase.
+Bonuses are nats; missing ones follow from the list. Only a tab separates a number from
+a word: `route 66` is a phrase.
 
     quilter
     {"boosts": ["quilter"]}     or     {"boosts": {"quilter": null, "hatton": 4.0}}
 
-Pronunciations of a word that the decoder lacks are a line of JSON each, where only
-`text` is required; with an `id` it belongs to the list of that utterance:
+An OOV word with pronunciations is a line of JSON, where only `text` is required; with
+an `id` it belongs to the list of that utterance:
 
     {"text": "fuchs", "pronunciations": ["f j u k s"], "bonus": 4.0, "id": "1272-0"}
     {"boosts": ["quilter", {"text": "fuchs", "pronunciations": ["f j u k s"]}]}
 
-Lists of phrases have weights, and may do without them: amounts then follow from the
-list.
+Lists of phrases have optional weights; without them bonuses follow from the list.
 
     mister quilter<TAB>0.5
     mister quilter
@@ -40,7 +40,7 @@ from wfstdec.errors import BoostError, BoostWarning, FormatError, levels_inside
 from wfstdec.text.files import PathLike, read_lines, reading
 
 _WORDS, _PHRASES = ("boosts", "bonus"), ("phrases", "weight")
-"""The key of a list in JSON lines, and what its numbers are called."""
+"""Key of a list in JSON lines, and name of its numbers."""
 _ENDS_IN_NUMBER = re.compile(r" [-+]?\d*\.?\d+$")
 _FIELDS = ("text", "pronunciations", "bonus")
 
@@ -50,17 +50,17 @@ class BoostFile:
     """Content of a boost file: the lists of many utterances."""
 
     # Word to bonus (None follows from the list) or `BoostEntry`, or phrase to weight,
-    # for the utterances that have no own list
+    # for the utterances without their own list
     common: Numbers = field(default_factory=dict)
-    own: dict[str, Numbers] = field(default_factory=dict)  # Own lists by utterance
+    own: dict[str, Numbers] = field(default_factory=dict)  # Lists by utterance
 
     def of(self, utterance: str) -> Numbers | None:
-        """The list of an utterance, or None where it is empty."""
+        """Return the list of an utterance, or None if it is empty."""
         return self.own.get(utterance, self.common) or None
 
     @property
     def favoured(self) -> set[str]:
-        """Texts that have a number above 0, or none, in any list."""
+        """Return the texts that have a number above 0, or none, in any list."""
         pairs = chain(*(found.items() for found in (self.common, *self.own.values())))
         return {text for text, number in pairs if _favours(number)}
 
@@ -68,7 +68,7 @@ class BoostFile:
 def read_boosts(path: PathLike) -> BoostFile:
     r"""Read `word<TAB>bonus` lines, or JSON lines; see the module's text.
 
-    Blank lines and lines that begin with `# ` are left out.
+    Blank lines and lines that begin with `# ` are ignored.
 
     Warns:
         BoostWarning: Lines that end in a number and have no tab: these are phrases.
@@ -78,9 +78,9 @@ def read_boosts(path: PathLike) -> BoostFile:
 
 
 def read_phrase_weights(path: PathLike) -> BoostFile:
-    r"""Read `phrase<TAB>weight` lines, None where it is left out, or JSON lines.
+    r"""Read `phrase<TAB>weight` lines (weight optional), or JSON lines.
 
-    Errors and warnings as of `read_boosts`.
+    Errors and warnings as in `read_boosts`.
     """
     with reading(path, "list"):
         return _read(path, *_PHRASES)
@@ -106,14 +106,14 @@ def _read(path: PathLike, key: str, number: str) -> BoostFile:
         text = (
             f"{len(unclear)} phrases end in a number and have no {number}: "
             f"{first_of(unclear, str)}; expected a tab before the number if it is the "
-            f"{number}, behind it if it is not"
+            f"{number}, after it if it is not"
         )
         warnings.warn(text, BoostWarning, stacklevel=levels_inside())
     return BoostFile(common)
 
 
 def boosts_of(given: Any, place: str = "boosts") -> Numbers:
-    """Check the boosts of one utterance, as a JSON line has them behind `"boosts"`."""
+    """Validate the boosts of one utterance, the value of `"boosts"` in a JSON line."""
     if not isinstance(given, dict | list):
         expected = "expected words, or word to bonus (nats)"
         raise BoostError(f"{place}: found {given!r}, {expected}")
@@ -124,7 +124,7 @@ def boosts_of(given: Any, place: str = "boosts") -> Numbers:
 
 
 def dump_boosts(boosts: Numbers) -> str:
-    """Write boosts as the JSON that `boosts_of` takes."""
+    """Return boosts as JSON for `boosts_of`."""
     if not any(isinstance(one, BoostEntry) for one in boosts.values()):
         return json.dumps(dict(boosts), ensure_ascii=False)
     entries = (
@@ -137,7 +137,7 @@ def dump_boosts(boosts: Numbers) -> str:
 
 
 def read_phrases(path: PathLike) -> list[str]:
-    """Read phrases without their numbers: of any list of all utterances."""
+    """Read phrases without their numbers, from any list of all utterances."""
     lines = _numbered_lines(path)
     if _are_json(lines):
         with reading(path, "list"):
@@ -154,7 +154,6 @@ def read_phrases(path: PathLike) -> list[str]:
 
 
 def _numbered_lines(path: PathLike) -> list[tuple[str, str]]:
-    """Lines that are neither blank nor comments, with their places."""
     return [
         (f"{path}:{number}", line)
         for number, line in enumerate(read_lines(path), 1)
@@ -188,7 +187,7 @@ def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostFile
 
 
 def _parse(line: str, place: str, key: str, number: str) -> dict[str, Any]:
-    """The object of a JSON line: a list, or an entry."""
+    """Return the object of a JSON line: a list, or an entry."""
     word = "word" if key == "boosts" else "phrase"
     expected = f'expected {{"id": utterance, "{key}": {{{word}: {number}}}}}'
     try:
@@ -205,7 +204,7 @@ def _parse(line: str, place: str, key: str, number: str) -> dict[str, Any]:
 
 
 def unique_object(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, whose keys differ: `json` keeps the last of two in silence."""
+    """Return an object of JSON with distinct keys: `json` silently keeps the last."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -215,7 +214,6 @@ def unique_object(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _listed(given: Any, place: str, key: str) -> list[tuple[str, Any]]:
-    """The items of a list in JSON."""
     if isinstance(given, dict):
         return list(given.items())
     if key == "phrases":
@@ -230,7 +228,6 @@ def _listed(given: Any, place: str, key: str) -> list[tuple[str, Any]]:
 
 
 def _entry(found: dict[str, Any], place: str) -> BoostEntry:
-    """A word with what is known of it."""
     try:
         return BoostEntry(**{name: found[name] for name in _FIELDS if name in found})
     except (BoostError, TypeError) as error:
@@ -243,7 +240,6 @@ def _favours(number: float | None | BoostEntry) -> bool:
 
 
 def _add(known: dict[str, Any], word: str, text: Any, place: str, name: str) -> None:
-    """Add a word and its number, which may be None, or an entry."""
     if not word.split():
         raise BoostError(f"{place}: found {word!r} in the list, expected words")
     if word in known:
@@ -255,7 +251,7 @@ def _add(known: dict[str, Any], word: str, text: Any, place: str, name: str) -> 
         value = float(text)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
-    # `float(True)` is 1.0, and a list with it hardly meant that.
+    # `float(True)` is 1.0, which is hardly intended.
     if not math.isfinite(value) or isinstance(text, bool):
         unit = " (nats)" if name == "bonus" else ""
         raise BoostError(

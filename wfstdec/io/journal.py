@@ -1,16 +1,16 @@
-"""Runs that may be stopped: a later run continues from what was done.
+"""Journal of interruptible runs, which later runs resume.
 
 While results are written to `hyp.txt` there are
 
     hyp.txt.partial   the results so far, as `hyp.txt` will have them
-    hyp.txt.journal   JSON lines: what the results depend on; then each utterance that
+    hyp.txt.journal   JSON lines: settings of the results; then each finished utterance,
                       is done, with the sizes and checksums that the files had with it
 
-and `x.lat.partial`, where lattices are kept too, until all is done. After an error, a
-run with `Restart(resume=True)` cuts the files to the last utterance that is whole in
-all of them, and continues behind it. Results in a folder are whole files; its journal
-is `wfstdec.journal` in it. A run with `resume` leaves its journal when it is finished:
-the next one with the same settings and inputs has nothing to do.
+and `x.lat.partial`, if lattices are kept, until the run is finished. After an error, a
+run with `Restart(resume=True)` truncates the files to the last utterance that is
+complete in all of them, and continues after it. Results in a folder are separate files;
+its journal is `wfstdec.journal` in it. A run with `resume` keeps its journal when it is
+finished: the next one with the same settings and inputs has nothing to do.
 """
 
 import contextlib
@@ -31,38 +31,36 @@ from wfstdec.text.files import reading, writing
 _FORMAT = "wfstdec.journal"
 _VERSION = 2
 FOLDER_JOURNAL = "wfstdec.journal"
-_SYNC_S = 5.0
-"""Seconds between two syncs of files: the work that a power cut may cost."""
+_SYNC_S = 5.0  # Seconds between two syncs of files: work that a power cut may cost
 
 
 @dataclasses.dataclass(frozen=True)
 class Restart:
-    """Decision on the work of an earlier run that was stopped.
+    """Treatment of the results of an interrupted run.
 
-    With neither `resume` nor `overwrite`, a run does not start where such work is.
+    With neither `resume` nor `overwrite`, a run does not start if there are any.
 
     Raises:
         OptionError: Both are given.
     """
 
-    resume: bool = False  # Continue behind it; from the beginning, where there is none
-    overwrite: bool = False  # Drop it
-    # By name, what else the results depend on, such as the model's files (see
-    # `wfstdec.text.files.digest`); a run is resumed only with the same
+    resume: bool = False  # Continue after them; from the beginning without any
+    overwrite: bool = False  # Drop them
+    # Other dependencies of the results by name, such as the model's files (see
+    # `wfstdec.text.files.digest`); a run is resumed only if they are equal
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    called: Callable[[str], str] = str  # The name of a setting, as users know it
-    # A digest of settings and inputs that a finished run is recognised by; None: never
+    called: Callable[[str], str] = str  # Returns the user's name of a setting
+    # Digest of settings and inputs that identifies a finished run; None: never
     inputs: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the options."""
         if self.resume and self.overwrite:
             names = f"{self.called('resume')} and {self.called('overwrite')}"
             raise OptionError(f"{names}, expected one of them")
 
 
 class Journal:
-    """The journal of a run, and the partial files that it describes."""
+    """Journal of a run, and the partial files that it describes."""
 
     def __init__(
         self,
@@ -72,10 +70,10 @@ class Journal:
         restart: Restart,
     ) -> None:
         self.path, self._finals = path, list(files)
-        self.done: list[str] = []  # the utterances that are done, in order
-        self.notes: list[Any] = []  # one of each of them
-        self.failures: list[InputError] = []  # of those that were left out
-        self.files: list[IO[bytes]] = []  # partial, open at the end of what is done
+        self.done: list[str] = []  # finished utterances, in order
+        self.notes: list[Any] = []  # one note for each
+        self.failures: list[InputError] = []  # of utterances without results
+        self.files: list[IO[bytes]] = []  # partial, open at the end of the results
         self._sums = [0] * len(files)
         self._ends = [0] * len(files)
         self._synced = time.monotonic()
@@ -114,7 +112,7 @@ class Journal:
         self.done.append(utterance)
 
     def _count(self, i: int, file: IO[bytes]) -> int:
-        """Add what is new in a file to its checksum; where it ends."""
+        """Add new bytes of a file to its checksum; return its end."""
         end, at = file.tell(), self._ends[i]
         while at < end:
             data = os.pread(file.fileno(), min(end - at, 1 << 20), at)
@@ -128,11 +126,11 @@ class Journal:
                 os.fsync(file.fileno())
 
     def add_failure(self, error: InputError) -> None:
-        """Note an utterance that is left out."""
+        """Note an utterance without results."""
         self._write({"failed": error.utterance, "why": error.message})
 
     def finish(self) -> None:
-        """Give the files their names: the run is over."""
+        """Rename the files to their final names."""
         sums = []
         for i, (final, file) in enumerate(zip(self._finals, self.files, strict=True)):
             with writing(partial(final)):
@@ -153,7 +151,7 @@ class Journal:
         self._close()
 
     def stop(self) -> int:
-        """Leave what is done for a later run, if there is any."""
+        """Keep the results for a later run, if there are any."""
         self._close()
         if not self.done:
             for path in (self.path, *map(partial, self._finals)):
@@ -161,7 +159,7 @@ class Journal:
         return len(self.done)
 
     def _take_up(self) -> list[int]:
-        """Read what an earlier run left; the size that each file is to have."""
+        """Read the journal of an earlier run; return the size to cut each file to."""
         lines = _lines(self._file)
         (header, at), *done = lines or [({}, 0)]
         ends = [0] * len(self._finals)
@@ -169,12 +167,12 @@ class Journal:
             _cut(self._file, 0)
             self._write(self._header)
             return ends
-        # A run that was to be resumed keeps its journal, for later ones with `resume`.
+        # A resumable run keeps its journal, for later ones with `resume`.
         known, finals = [line for line, _ in lines], self._finals
         inputs = self._restart.inputs
         is_same = inputs is not None and inputs == known[-1].get("inputs")
         is_same = is_same and _is_over(known, self.path, finals)
-        # It was stopped while files were given their names.
+        # It was stopped while files were renamed.
         is_between = any(partial(one).exists() for one in finals)
         is_between &= all(one.exists() or partial(one).exists() for one in finals)
         if known[-1].get("finished") and not (is_same or is_between):
@@ -202,14 +200,14 @@ class Journal:
                 ends = line["ends"]
                 self.done.append(line["done"])
                 self.notes.append(line["note"])
-            else:  # finished, or results that the machine lost: they are done again
+            else:  # finished, or results that the machine lost: they are repeated
                 break
             at = behind
         _cut(self._file, at)
         return ends
 
     def _are_whole(self, line: Mapping[str, Any], sizes: Sequence[int]) -> bool:
-        """Return whether all files have the checksums of a line, and take them over."""
+        """Return whether all files have the checksums of a line, and adopt them."""
         if any(end > size for end, size in zip(line["ends"], sizes, strict=True)):
             return False
         before = list(self._sums)
@@ -229,14 +227,13 @@ class Journal:
             self._file.flush()
 
     def _close(self) -> None:
-        """Close all files; a full disk was reported when they were written."""
         for file in (*self.files, self._file):
             with contextlib.suppress(OSError, ValueError):
                 file.close()
 
 
 def is_finished(path: Path, restart: Restart) -> bool:
-    """Whether a run of these settings and inputs has made all files, none left out."""
+    """Return whether a run with these settings and inputs finished without failures."""
     if restart.inputs is None or not path.is_file():
         return False
     with path.open("rb") as file:
@@ -252,7 +249,7 @@ def is_finished(path: Path, restart: Restart) -> bool:
 
 
 def _is_over(lines: Sequence[dict[str, Any]], path: Path, files: list[Path]) -> bool:
-    """Whether a run has given all files their names, and they are there."""
+    """Return whether a run has renamed all files, and they exist."""
     if not lines[-1].get("finished") or not all(one.exists() for one in files):
         return False
     if path.name == FOLDER_JOURNAL:
@@ -262,7 +259,6 @@ def _is_over(lines: Sequence[dict[str, Any]], path: Path, files: list[Path]) -> 
 
 
 def _sizes(journal: Path, done: Collection[str]) -> dict[str, int]:
-    """The sizes of a folder's files of utterances, by name; of a file, none."""
     if journal.name != FOLDER_JOURNAL:
         return {}
     files = (one for one in sorted(journal.parent.iterdir()) if one.stem in done)
@@ -278,7 +274,7 @@ def _checksum(path: Path) -> int:
 
 
 def lock(file: IO[Any], place: Path) -> None:
-    """Keep other runs away; the system gives the lock back after a crash."""
+    """Keep other runs away; the system releases the lock after a crash."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -295,17 +291,17 @@ def check_same(
 ) -> None:
     """Raise unless an earlier run had these settings."""
     called, found = restart.called, []
-    # First of all: another version may give other results with equal settings.
+    # First: another version may give other results with equal settings.
     if before.get("version") != now["version"]:
         found.append(f"version {now['version']}, was {before.get('version')}")
-    # Results of one run in two places could never be put together.
+    # Results of one run in two places cannot be merged.
     if before.get("files") != now.get("files"):
         was, files = (", ".join(h["files"]) for h in (before, now))
         found.append(f"files {files}, was {was}")
     settings = now["settings"], before.get("settings", {})
     for name in dict.fromkeys(itertools.chain(*settings)):
         (new, value), (old, other) = (_shown(one.get(name)) for one in settings)
-        # Of files the contents count, not the place.
+        # For files the content matters, not the path.
         if value != other and new == old:
             found.append(f"{new} has other contents")
         elif value != other:
@@ -318,12 +314,12 @@ def check_same(
 
 
 def settings_as_json(settings: Mapping[str, Any]) -> Any:
-    """Settings as JSON gives them back: what two runs are compared by."""
+    """Return settings after a round trip through JSON, for comparison."""
     return json.loads(_json(settings))
 
 
 def partial(path: Path) -> Path:
-    """The name of a file while it is being made."""
+    """Return the name of a file while it is incomplete."""
     return path.with_name(path.name + ".partial")
 
 
@@ -332,13 +328,12 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _cut(file: IO[bytes], size: int) -> None:
-    """Keep the first bytes of a file, to write behind them."""
     file.seek(size)
     file.truncate()
 
 
 def _lines(file: IO[bytes]) -> list[tuple[dict[str, Any], int]]:
-    """Read lines, and where each ends, up to one that was not written to its end."""
+    """Return complete lines, and the end of each."""
     lines: list[tuple[dict[str, Any], int]] = []
     at = 0
     for data in file:
@@ -354,7 +349,7 @@ def _lines(file: IO[bytes]) -> list[tuple[dict[str, Any], int]]:
 
 
 def _line(data: bytes) -> dict[str, Any] | None:
-    """Read a line without its checksum; None of one that is damaged."""
+    """Return a line without its checksum; None if it is damaged."""
     try:
         line = json.loads(data)
     except (ValueError, RecursionError):
@@ -367,12 +362,10 @@ def _line(data: bytes) -> dict[str, Any] | None:
 
 
 def _sum_of(line: Mapping[str, Any]) -> int:
-    """The checksum of a line without it."""
     return zlib.crc32(_json(line).encode())
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make names in a folder last; not all file systems can."""
     with contextlib.suppress(OSError):
         opened = os.open(folder, os.O_RDONLY)
         try:
@@ -382,7 +375,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _shown(setting: Any) -> tuple[str, Any]:
-    """A setting as text, a file by its path; the part of it to compare."""
+    """Return a setting as text (a file by its path), and the part to compare."""
     if isinstance(setting, dict) and "digest" in setting:
         return setting["path"], setting["digest"]
     return "none" if setting is None else str(setting), setting
@@ -393,7 +386,6 @@ def _json(fields: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Values of settings that JSON does not have."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     if isinstance(value, os.PathLike):

@@ -1,4 +1,4 @@
-"""Lattices for other tools: OpenFst files, Kaldi archives, drawings (also of graphs).
+"""Writers of lattices for other tools: OpenFst files, Kaldi archives, drawings.
 
     write_lattice_fst(lattice, "one.fst")       # for kaldifst, pynini, OpenFst tools
 
@@ -9,9 +9,8 @@
 
 State 0 is the start. An entry of an archive is the id of the utterance, a space, and an
 OpenFst file of type vector, or a line end and its text. The graph cost of an arc is the
-scaled sum of all costs without the acoustic one, which is before its scale: the
-acoustic scale of Kaldi is that of the search. In place of transition ids there are
-labels: token + 1, one for each frame.
+scaled sum of all costs except the acoustic one, which is unscaled: Kaldi's acoustic
+scale is that of the search. Labels, token + 1 for each frame, replace transition ids.
 """
 
 import json
@@ -33,7 +32,7 @@ from wfstdec.text.tokens import EPSILON, TokenTable, token_of
 
 
 def lattice_fst(lattice: Lattice) -> FstArrays:
-    """A lattice as a plain FST: tokens to words, costs scaled and added up."""
+    """Return a lattice as an FST: tokens to words, costs scaled and summed."""
     arcs = lattice.arcs
     splits = np.searchsorted(arcs["state"], np.arange(lattice.num_states + 1))
     return FstArrays(
@@ -59,12 +58,12 @@ _NO_COSTS = struct.pack("<ff", np.inf, np.inf)
 
 
 class KaldiLatticeWriter(GrowingFile):
-    """Writes lattices determinized over words, as a `GrowingFile`.
+    """`GrowingFile` of lattices determinized over words.
 
     Args:
         path: The archive.
         text: As `ark,t` and not as `ark`.
-        words: A file for the words by number, as Kaldi's `words.txt`; None for none.
+        words: File for the words by number, like Kaldi's `words.txt`, or None.
 
     Raises:
         FormatError: A file cannot be written.
@@ -82,10 +81,10 @@ class KaldiLatticeWriter(GrowingFile):
         self._numbers: dict[str, int] = {}
         self._own: Sequence[str] | None = None
         self._kept: list[str] = []
-        self.note: list[str] = []  # the words of the last lattice that the graph lacks
+        self.note: list[str] = []  # OOV words of the last lattice
 
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
-        """Write behind what a file holds; see `GrowingFile`."""
+        """Append to a file; see `GrowingFile`."""
         self._file = file
         self._kept = [word for words in notes for word in words]
         if self._own is not None:
@@ -98,15 +97,15 @@ class KaldiLatticeWriter(GrowingFile):
                 file.writelines(f"{word} {i}\n" for word, i in self._numbers.items())
 
     def number(self, words: Sequence[str]) -> None:
-        """Give the words of the graph their numbers, before the first lattice does."""
+        """Number the words of the graph, before the first lattice does."""
         self._own = words
         self._numbers = {word: i for i, word in enumerate(words)}
         for word in self._kept:
             self._numbers.setdefault(word, len(self._numbers))
 
     def __call__(self, utterance: str, lattice: Lattice) -> CompactLattice:
-        """Write a lattice; what was written of it."""
-        # OOV words have the numbers after those of the graph, as they come.
+        """Write a lattice; return its compact form."""
+        # OOV words are numbered after those of the graph, in order of occurrence.
         if len(utterance.split()) != 1 or utterance != utterance.strip():
             raise LatticeError("an id of an archive, expected one word", utterance)
         numbers = self._number(utterance, lattice)
@@ -121,7 +120,6 @@ class KaldiLatticeWriter(GrowingFile):
         return made
 
     def _number(self, utterance: str, lattice: Lattice) -> np.ndarray:
-        """The number of each word of a lattice, int64 [W]."""
         own = lattice.vocabulary.own.words
         if self._own is None:
             self.number(own)
@@ -135,7 +133,7 @@ class KaldiLatticeWriter(GrowingFile):
 
 
 def compact_text(lattice: CompactLattice) -> str:
-    """A compact lattice as Kaldi prints it behind an utterance's id."""
+    """Return a compact lattice in Kaldi's text format, without id."""
     lines = ["\n"]
     for state, row in enumerate(lattice.arcs):
         for word, to, weight in row:
@@ -172,7 +170,7 @@ MOST_ARCS = 500
 
 
 def graph_dot(graph: PackedGraph) -> str:
-    """A graph as text for dot: `token:word/cost` on arcs, `+token` is a repeat."""
+    """Return a graph for dot: `token:word/cost` on arcs, `+token` is a repeat."""
     if graph.num_arcs > MOST_ARCS:
         raise OptionError(
             f"the graph has {graph.num_arcs} arcs, expected at most {MOST_ARCS} to draw"
@@ -200,5 +198,5 @@ def _arc_labels(arc: np.void, tokens: TokenTable, words: Sequence[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as dot reads it."""
+    """Return a text quoted for dot."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,12 +1,11 @@
-"""Read log-probs of any size, one utterance at a time, in the order of the file.
+"""Reader of log-probs of any size, one utterance at a time, in file order.
 
     reader = open_logprobs("dev.npz")         # or .ark, .scp, a folder of .npy
     for utterance, logprobs in reader: ...    # str, float [T, V]
 
-Nothing is read ahead, and nothing is kept; "-" and "ark:-" are standard input, which
-can be read once. Of Kaldi files only matrices are read:
-kaldiio would also run the commands of an scp (`copy-feats ... |`) and unpickle what an
-ark holds, which a data file must not be able to do.
+Nothing is read ahead or kept; "-" and "ark:-" are standard input, which can be read
+once. Only matrices of Kaldi files are read. kaldiio would also run commands of an scp
+(`copy-feats ... |`) and unpickle content of an ark, which a data file must not cause.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from wfstdec.text.files import STDIN, PathLike, read_lines, reading
 
 BINARY_MARK = b"\0B"
 _SPECIFIER = re.compile(r"(ark|scp|[a-z]+,(ark|scp))(,[a-z]+)*:.+")
-_SLACK = 3  # frames that a range may end behind its matrix, as in Kaldi
+_SLACK = 3  # frames that a range may end after its matrix, as in Kaldi
 
 Load = Callable[[], np.ndarray]
 Entries = Iterator[tuple[str, Load]]
 
 
 def read_ark(path: Path) -> Entries:
-    """Yield each utterance of an ark and a function that gives its matrix."""
+    """Yield each utterance of an ark and a function that returns its matrix."""
     opened: Any = path.open("rb") if str(path) != STDIN else _stdin()
     with reading(path, "ark", "a Kaldi ark"), opened as file:
         while True:
@@ -61,7 +60,7 @@ def _read_scp(entries: list[tuple[str, str]], _: Path) -> Entries:
 
 
 def scp_entries(path: Path) -> list[tuple[str, str]]:
-    """The utterance and target of each line `utterance file[:offset][range]`."""
+    """Return utterance and target of each line `utterance file[:offset][range]`."""
     entries = []
     for number, line in enumerate(read_lines(path), 1):
         fields = line.split(maxsplit=1)
@@ -78,7 +77,7 @@ def scp_entries(path: Path) -> list[tuple[str, str]]:
 
 
 def scp_files(path: Path) -> list[str]:
-    """The files that an scp refers to."""
+    """Return the files that an scp refers to."""
     return [_parse_arkpath(target)[0] for _, target in scp_entries(path)]
 
 
@@ -86,12 +85,12 @@ def _refuse_command(target: str, place: str) -> None:
     if "|" in (target[0], target[-1]):
         raise FormatError(
             f"{place}: found the command {target!r}, expected 'file[:offset][range]'; "
-            "pipe what it gives to ark:-"
+            "pipe its output to ark:-"
         )
 
 
 def read_matrix_at(target: str, place: str = "") -> np.ndarray:
-    """Read the matrix of `file[:offset][range]`, [T, V]; a range has its last row."""
+    """Read the matrix of `file[:offset][range]`, [T, V]; ranges are inclusive."""
     path, offset, ranges = _parse_arkpath(target)
     with reading(path), open(path, "rb") as file:
         file.seek(offset or 0)
@@ -107,7 +106,6 @@ def read_matrix_at(target: str, place: str = "") -> np.ndarray:
 
 
 def _read_matrix(file: BinaryIO, place: str) -> np.ndarray:
-    """The matrix that stands at the file's position."""
     head = file.read(len(BINARY_MARK))
     with reading(place, "matrix", "a whole Kaldi matrix"):
         if head.lstrip().startswith(b"["):
@@ -125,7 +123,7 @@ def _read_matrix(file: BinaryIO, place: str) -> np.ndarray:
 
 
 def _text_matrix(line: bytes, file: BinaryIO) -> np.ndarray:
-    """A matrix of numbers, up to `]`; kaldiio takes -1e-05 in front for an integer."""
+    """Read a text matrix up to `]`; kaldiio parses a leading -1e-05 as an integer."""
     rows = []
     while line or (line := file.readline()):
         numbers, end, _ = line.partition(b"]")
@@ -139,23 +137,23 @@ def _text_matrix(line: bytes, file: BinaryIO) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LogprobReader:
-    """The utterances of a file or folder; each iteration opens it again."""
+    """Utterances of a file or folder; each iteration reopens it."""
 
-    path: Path  # What is read
-    # How many there are; None where only reading it all would tell
+    path: Path  # File or folder
+    # Number of utterances; None if only reading all shows it
     num_utterances: int | None
     _read: Callable[[Path], Entries]
     _left_out: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield `(utterance, logprobs [T, V])`, lazily, each checked."""
+        """Yield `(utterance, logprobs [T, V])`, lazily, each validated."""
         for utterance, load in self.entries():
             yield utterance, load()
 
     def entries(self) -> Entries:
-        """Yield each utterance and a function that reads its log-probs, checked."""
-        # A fault in one leaves the others readable, unless the file is one stream, such
-        # as an ark: the function is called before the next entry is read, or never.
+        """Yield each utterance and a function that reads its validated log-probs."""
+        # A fault leaves the other utterances readable, unless the file is one stream,
+        # such as an ark: then each function is called before the next entry, or never.
         seen: set[str] = set()
         for utterance, load in self._read(self.path):
             place = f"{self.path}: utterance {utterance!r}"
@@ -171,7 +169,7 @@ class LogprobReader:
             raise FormatError(f"{self.path}: no utterance in it, expected at least one")
 
     def without(self, utterances: Collection[str]) -> LogprobReader:
-        """Leave out some utterances, whose log-probs are then not read."""
+        """Return a reader that skips some utterances."""
         num = self.num_utterances
         return replace(
             self,
@@ -181,16 +179,16 @@ class LogprobReader:
 
 
 def open_logprobs(path: PathLike) -> LogprobReader:
-    """Open log-probs; the form follows from the name.
+    """Open log-probs; the format follows from the name.
 
     Args:
         path: An `.npz` with one [T, V] array per utterance, a Kaldi `.ark` or `.scp`,
             one `.npy` or a folder of them (the utterance is the name without `.npy`),
-            or Kaldi's `ark:file` or `scp:file`; `-` and what is no regular file, such
-            as a pipe, are an ark, binary or text.
+            or Kaldi's `ark:file` or `scp:file`; `-` and special files, such as pipes,
+            are an ark, binary or text.
 
     Raises:
-        FormatError: No such file, not one of these, or damaged.
+        FormatError: Missing file, unknown format, or damage.
     """
     path, kind = path_and_kind(path)
     if path.is_dir():
@@ -213,7 +211,7 @@ def open_logprobs(path: PathLike) -> LogprobReader:
 
 
 def path_and_kind(given: PathLike) -> tuple[Path, str]:
-    """A path without Kaldi's `ark:`, and the ending that says how it is read."""
+    """Return a path without Kaldi's `ark:`, and the ending that selects its format."""
     name = os.fspath(given)
     if _SPECIFIER.fullmatch(name):
         with reading(name, "specifier", "ark:FILE or scp:FILE"):
@@ -227,7 +225,7 @@ def path_and_kind(given: PathLike) -> tuple[Path, str]:
 
 
 def checked(load: Load, place: str) -> np.ndarray:
-    """Read log-probs; they must be floats of two axes."""
+    """Read log-probs, which must be floats of two axes."""
     logprobs = load()
     if not np.issubdtype(logprobs.dtype, np.floating):
         raise FormatError(f"{place}: dtype {str(logprobs.dtype)!r}, expected floats")

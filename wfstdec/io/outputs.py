@@ -1,4 +1,4 @@
-"""Result files: one of all utterances, or one of each.
+"""Result files, for all utterances or for each.
 
     with open_results(path, "ctm", write) as results:
         results.put(utterance, [hypothesis])
@@ -6,7 +6,7 @@
     with open_output(path) as file: ...             # None or "-": standard output
 
 Subtitles and TextGrids hold one utterance: several are written to a folder, under the
-names of the utterances. What is done before an error is kept, see `wfstdec.io.journal`.
+names of the utterances. Results before an error are kept, see `wfstdec.io.journal`.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ ONE_EACH = frozenset(("srt", "vtt", "textgrid"))
 
 @contextlib.contextmanager
 def open_output(path: PathLike | None) -> Iterator[IO[str]]:
-    """Open a text file that appears whole or not at all, or standard output."""
+    """Open a text file that is written atomically, or standard output."""
     if path is None or os.fspath(path) == STDOUT:
         yield sys.stdout
         sys.stdout.flush()
@@ -42,22 +42,21 @@ def open_output(path: PathLike | None) -> Iterator[IO[str]]:
 
 @dataclass
 class Results:
-    """An open result file, or folder."""
+    """Open result file or folder."""
 
     _write: Callable[[str, Any], None]
     on_terminal: bool = False  # Whether results appear on a terminal
-    done: tuple[str, ...] = ()  # The utterances that an earlier run has done
-    # Errors of utterances that are left out, those of an earlier run first; callers
+    done: tuple[str, ...] = ()  # Finished utterances of an earlier run
+    # Errors of utterances without results, those of an earlier run first; callers
     # append more
     failures: list[InputError] = field(default_factory=list)
     _keep: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
-        """Count those that are done."""
-        self.num_done = len(self.done)  # utterances that are written
+        self.num_done = len(self.done)  # number of written utterances
 
     def put(self, utterance: str, found: Any) -> None:
-        """Write what was found of an utterance; from here on it is kept."""
+        """Write the hypotheses of an utterance, which are kept from now on."""
         self._write(utterance, found)
         if self._keep is not None:
             self._keep(utterance)
@@ -77,24 +76,24 @@ def open_results(
 ) -> Iterator[Results]:
     """Open a result file, a folder of them, or standard output.
 
-    A file appears when all is done; what is done before an error is kept, see
-    `wfstdec.io.journal`. Standard output and what is no regular file get the results as
-    they come, and no later run can resume them.
+    A file appears when the run is finished; results before an error are kept, see
+    `wfstdec.io.journal`. Standard output and special files receive results immediately,
+    and cannot be resumed.
 
     Args:
-        path: A file; where a format holds one utterance and the name has not its
-            ending, a folder; None or "-": standard output.
+        path: A file, or a folder if the format holds one utterance and the name lacks
+            its ending; None or "-": standard output.
         format: One of `FORMATS`.
-        write: Makes the text of an utterance.
-        num_utterances: How many there will be, where that is known.
-        beside: A file that gets something of each utterance before `put` is called.
-        restart: Decision on the work of an earlier run.
+        write: Returns the text of an utterance.
+        num_utterances: Their number, if known.
+        beside: A file that receives data of each utterance before `put` is called.
+        restart: Treatment of the results of an earlier run.
         settings: Further settings that results depend on.
 
     Raises:
-        OptionError: A file for one utterance, and there are more; or an earlier run
-            left work, see `Restart`.
-        FormatError: It cannot be written; an utterance's name can be no file's.
+        OptionError: A file for one utterance, and there are more; or results of an
+            earlier run exist, see `Restart`.
+        FormatError: It cannot be written; an utterance's name is not a valid file name.
     """
     restart = restart or Restart()
     target = _Target(path, format, write, num_utterances, restart)
@@ -113,7 +112,7 @@ def open_results(
         try:
             yield results
         except BaseException as error:
-            # An interrupted user should know which work is kept.
+            # An interrupted user should know which results are kept.
             if results.num_done:
                 error.add_note(target.describe(results.num_done, files))
             raise
@@ -121,8 +120,6 @@ def open_results(
 
 @dataclass
 class _Target:
-    """Place of results, as a user gave it."""
-
     path: PathLike | None
     format: str
     text_of: Callable[[str, Any], str]
@@ -130,7 +127,6 @@ class _Target:
     restart: Restart
 
     def __post_init__(self) -> None:
-        """Make the folder, if it is one."""
         self.is_stdout = self.path is None or os.fspath(self.path) == STDOUT
         self.place = "standard output" if self.is_stdout else str(self.path)
         self.folder = self._folder()
@@ -139,7 +135,7 @@ class _Target:
             raise self._too_many()
 
     def files(self, beside: GrowingFile | None) -> list[Path] | None:
-        """The files that are to be made; None where one of them is no regular file."""
+        """Return the files to write; None if one of them is a special file."""
         files: list[Path | None] = []
         if self.folder is None:
             files.append(None if self.is_stdout else replaceable(self.path or ""))
@@ -151,12 +147,12 @@ class _Target:
         if self.restart.resume:
             raise OptionError(
                 f"{self.restart.called('resume')} with results on {self.place}, "
-                "expected files: what is no regular file keeps nothing"
+                "expected files: special files keep nothing"
             )
         return None
 
     def writer(self, file: IO[Any] | None, encode: bool) -> Callable[[str, Any], None]:
-        """Make what writes an utterance: to a file, or to one of its own."""
+        """Return the writer of an utterance: to a file, or to its own file."""
         if file is None:
             return self._write_alone
         seen: list[str] = []  # at most one
@@ -173,7 +169,6 @@ class _Target:
         return write
 
     def describe(self, count: int, files: Sequence[Path] | None) -> str:
-        """How many results a stopped run has, and where they are."""
         total = self.num_utterances or "an unknown number of"
         if files is None:
             return f"{count} of {total} utterances are written to {self.place}"
@@ -212,7 +207,6 @@ class _Target:
 
 @contextlib.contextmanager
 def _streamed(target: _Target, beside: GrowingFile | None) -> Iterator[Results]:
-    """Open outputs that no later run can resume."""
     with ExitStack() as stack:
         if beside is not None:
             beside.begin(stack.enter_context(atomic_write(beside.path)))
@@ -230,7 +224,7 @@ def _streamed(target: _Target, beside: GrowingFile | None) -> Iterator[Results]:
 def _journaled(
     target: _Target, journal: Journal, beside: GrowingFile | None
 ) -> Iterator[Results]:
-    """Give files their names when all went well; else keep what is done."""
+    """Rename files on success; otherwise keep the results."""
     failures, noted = journal.failures, len(journal.failures)
 
     def keep(utterance: str) -> None:
@@ -254,5 +248,5 @@ def _journaled(
             with writing(beside.path):
                 beside.finish()
         journal.finish()
-        # All went well: nothing is to be given up, and the journal is gone.
+        # Success: the journal is gone, and nothing is to be kept.
         stack.pop_all()

@@ -1,4 +1,4 @@
-"""Hypotheses and alignments as text, and transcripts and confidences read from it.
+"""Text formats of hypotheses, alignments, transcripts and confidences.
 
     write = result_writer("ctm")                    # alignment_writer for alignments
     write(utterance, [hypothesis])                  # the text of an utterance
@@ -6,8 +6,8 @@
     references = read_text("dev.txt")               # `utterance words...` a line
     read_confidences("hyp.ctm")["utt1"]             # [("hello", 0.93), ...]
 
-Texts are plain, JSON lines, CTM, subtitles or TextGrids. `FORMATS` is the one list of
-formats: the command line offers what it has. Files are opened by `wfstdec.io.outputs`.
+Texts are plain, JSON lines, CTM, subtitles or TextGrids. `FORMATS` lists the formats,
+also for the command line. Files are opened by `wfstdec.io.outputs`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def text_line(
     utterance: str, hypothesis: Hypothesis | Shown, between: str | None = None
 ) -> str:
-    """`utterance words...`, those that were found; see `join_words`."""
+    """Return `utterance words...`; see `join_words`."""
     text = hypothesis.text
     if between is not None:
         text = between.join(word.text for word in hypothesis.words)
@@ -48,12 +48,12 @@ def text_line(
 
 
 def json_line(utterance: str, hypothesis: Hypothesis) -> str:
-    """Format a JSON object: id, text, words with times, costs, how the search ended."""
+    """Return a JSON object: id, text, words with times, costs, how the search ended."""
     return _json({"id": utterance, **hypothesis.to_dict()})
 
 
 def nbest_json_line(utterance: str, hypotheses: Sequence[Hypothesis]) -> str:
-    """The object of the best one, and an array `nbest` of all, best first."""
+    """Return the object of the best hypothesis, with an array `nbest` of all."""
     each = [hypothesis.to_dict() for hypothesis in hypotheses]
     nbest = [{n: x for n, x in one.items() if n not in _OF_ALL} for one in each]
     best = each[0]
@@ -61,7 +61,7 @@ def nbest_json_line(utterance: str, hypotheses: Sequence[Hypothesis]) -> str:
 
 
 def ctm_lines(utterance: str, hypothesis: Timed) -> str:
-    """`utterance 1 start_s duration_s word [confidence]` for each word."""
+    """Return `utterance 1 start_s duration_s word [confidence]` for each word."""
     # The channel is always 1.
     return "".join(
         f"{utterance} 1 {word.start_s:.3f} {word.end_s - word.start_s:.3f} "
@@ -78,7 +78,7 @@ FORMATS: dict[str, Callable[[str, Hypothesis], str]] = {
     "vtt": lambda _, hypothesis: vtt_text(hypothesis.words),
     "textgrid": lambda _, hypothesis: textgrid_text(hypothesis),
 }
-"""Formatters of an utterance's part of a file, newline included, by format name."""
+"""Formatter of an utterance's part of a file, newline included, by format."""
 
 ENDINGS = {name: f".{name}" for name in ("jsonl", "ctm", "srt", "vtt")}
 ENDINGS |= {"text": ".txt", "textgrid": ".TextGrid"}
@@ -89,7 +89,7 @@ Write = Callable[[str, Sequence[Hypothesis]], str]
 
 
 def format_named(format: str | None, path: PathLike | None = None) -> str:
-    """The name of a format; `None` goes by the ending of the file, text without one."""
+    """Return the name of a format; `None` uses the file's ending, text without one."""
     if format is None:
         ending = "" if path is None else os.path.splitext(path)[1].lower()
         known = {"": "text"} | {end.lower(): name for name, end in ENDINGS.items()}
@@ -113,18 +113,17 @@ def result_writer(
     subtitles: SubtitleOptions | None = None,
     formatter: Formatter | None = None,
 ) -> Write:
-    """Make a writer of hypotheses in a format.
+    """Return a formatter of hypotheses.
 
     Args:
         format: One of `FORMATS`.
-        nbest: How many hypotheses there may be of an utterance.
-        subtitles: How words are cut into subtitles, in formats that have them; plain
-            text has its `join` between words.
-        formatter: Makes texts and subtitles readable; JSON has it as `shown`.
+        nbest: Maximum number of hypotheses of an utterance.
+        subtitles: Options of subtitles; plain text uses its `join` between words.
+        formatter: Formatter of texts and subtitles; JSON has its output as `shown`.
 
     Raises:
-        OptionError: Unknown format, or one that cannot hold several texts, or none that
-            is readable.
+        OptionError: Unknown format, or one without several texts, or without readable
+            text.
     """
     format = format_named(format)
     if formatter is not None and format not in (*SUBTITLES, "text", "jsonl"):
@@ -156,7 +155,7 @@ def result_writer(
 
 
 _OF_ALL = frozenset({"num_frames", "died_at_frame"})
-"""Fields that all hypotheses of an utterance have in common."""
+"""Fields common to all hypotheses of an utterance."""
 
 
 def _json(fields: dict[str, Any]) -> str:
@@ -168,7 +167,7 @@ _DIGITS = 6  # frame * shift leaves more, like 0.6000000000000001
 
 
 def alignment_json_line(utterance: str, alignment: Alignment) -> str:
-    """Format a JSON object: words, tokens, times, confidences, misfits, costs."""
+    """Return a JSON object: words, tokens, times, confidences, misfits, costs."""
     columns = alignment.words, alignment.positions, alignment.word_tokens
     words: list[dict[str, Any]] = []
     for word, position, (first, end) in zip(*columns, strict=True):
@@ -200,7 +199,7 @@ def _finite(cost: float) -> float | None:
 def alignment_writer(
     format: str, *, subtitles: SubtitleOptions | None = None
 ) -> Callable[[str, Alignment], str]:
-    """Make a writer of alignments in one of `FORMATS`."""
+    """Return a formatter of alignments in one of `FORMATS`."""
     if format_named(format) == "jsonl":
         return alignment_json_line
     # All others have words with times, as hypotheses do.
@@ -223,7 +222,7 @@ _SPACES = re.compile("[ \t]+")  # as in lexicons: other white space may be in wo
 def _json_words(line: str) -> list[str]:
     fields = json.loads(line)
     texts = _SPACES.split(fields["text"])
-    if "words" in fields:  # a text may have no spaces between them
+    if "words" in fields:  # unspaced texts need the separate words
         texts = [one["word"] for one in fields["words"]]
     return [str(fields["id"]), *filter(None, texts)]
 
@@ -247,31 +246,30 @@ _FORMS: dict[str, tuple[str, Callable[[str], list[str]]]] = {
     ".trn": ("SCTK's trn, 'words... (utterance)'", _trn_words),
     "text": ("text, 'utterance words...'", lambda line: _SPACES.split(line)),
 }
-"""Forms of transcripts by ending, and what reads the id and the words of a line."""
+"""Formats of transcripts by ending, with a parser of a line's id and words."""
 _CTM = re.compile(r"\S+ \S+ \d+\.\d+ \d+\.\d+ \S+( [\d.]+)?")
 _TRN = re.compile(r".*\(([^()\s]+)\)")
 
 
 def _form_of(lines: Sequence[str]) -> str:
-    """The form of transcripts by their lines, where the ending names none."""
     if lines[0].startswith("{") and lines[0].endswith("}") and '"' in lines[0]:
         return ".jsonl"
     if all(map(_CTM.fullmatch, lines)):
         return ".ctm"
-    # A line of text may end in brackets; of trn all do, and none as another.
+    # A line of text may end in brackets; only in trn all lines do.
     ids = {found[1] for line in lines if (found := _TRN.fullmatch(line))}
     return ".trn" if len(ids) == len(lines) > 1 else "text"
 
 
 def read_text(path: PathLike) -> dict[str, tuple[str, ...]]:
-    """Read the words of each utterance, in file order; an id alone has no words.
+    """Read the words of each utterance, in file order; words may be missing.
 
-    The form is that of the ending, else of all lines: text (`utterance words...`), JSON
-    lines and CTM as they are written here, or SCTK's trn (`words... (utterance)`).
-    Words are in Unicode's form NFC.
+    The format follows from the ending, else from all lines: text (`utterance
+    words...`), our JSON lines and CTM, or SCTK's trn (`words... (utterance)`). Words
+    are read in Unicode's form NFC.
 
     Raises:
-        FormatError: Another form, or an utterance twice.
+        FormatError: Another format, or a repeated utterance.
     """
     rows = [line.strip(" 	") for line in read_lines(path)]
     lines = [(number, row) for number, row in enumerate(rows, 1) if row]
@@ -296,7 +294,7 @@ def read_text(path: PathLike) -> dict[str, tuple[str, ...]]:
 
 
 def write_text(path: PathLike, transcripts: Mapping[str, Iterable[str]]) -> None:
-    """Write what `read_text` reads, whole or not at all."""
+    """Write text for `read_text` atomically."""
     with atomic_write(path, "w") as file:
         for utterance, words in transcripts.items():
             file.write(" ".join((utterance, *words)) + "\n")

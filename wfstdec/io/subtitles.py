@@ -4,9 +4,9 @@
     srt_text(words), vtt_text(words)             # whole files
     textgrid_text(hypothesis)                    # for Praat; or an alignment
 
-Words are cut into cues from left to right: at every long pause; else, where the next
-word would make a cue too long or too slow, at the longest pause in its second half.
-Intervals of a TextGrid follow each other without gaps.
+Words are cut into cues from left to right: at every long pause, or, before a word that
+would make a cue too long, at the longest pause in its second half. Intervals of a
+TextGrid are contiguous.
 """
 
 import html
@@ -23,17 +23,17 @@ from wfstdec.text.display import join_words
 
 @dataclass(frozen=True)
 class SubtitleOptions(CheckedOptions):
-    """Limits of subtitles, those that subtitlers use; a word alone may be longer."""
+    """Limits of subtitles, with customary defaults; a single word may exceed them."""
 
-    max_chars: int = 42  # Characters of a line at most; a wide one, as of Han, is two
+    # Characters of a line at most; wide ones, such as Han, count as two
+    max_chars: int = 42
     max_lines: int = 2  # Lines of a cue at most
     max_s: float = 7.0  # Seconds of a cue at most
-    min_s: float = 1.0  # A cue stays so long, unless the next one begins
-    pause_s: float = 0.8  # A pause this long always ends a cue, seconds
-    join: str | None = None  # Between words; None: what is usual in their script
+    min_s: float = 1.0  # A cue is shown at least this long, unless the next one begins
+    pause_s: float = 0.8  # Pause that always ends a cue, seconds
+    join: str | None = None  # Between words; None: the usual separator of their script
 
     def __post_init__(self) -> None:
-        """Check every value."""
         self.check_count("max_chars")
         self.check_count("max_lines")
         for name in ("max_s", "min_s", "pause_s"):
@@ -42,21 +42,21 @@ class SubtitleOptions(CheckedOptions):
 
 _SENTENCE_S, _MARK_S = 0.6, 0.2
 _ENDS, _MARKS = ".?!\u3002\uff1f\uff01", ",;:\uff0c\u3001"
-"""Seconds of a pause that marks are worth: those that end a sentence, and others."""
+"""Marks that end a sentence and other marks, which count as additional pause."""
 
 
 class Cue(NamedTuple):
     """A subtitle."""
 
-    start_ms: int  # When it appears
-    end_ms: int  # When it disappears, after `start_ms`
+    start_ms: int  # Time of appearance
+    end_ms: int  # Time of disappearance, after `start_ms`
     lines: tuple[str, ...]
 
 
 def cues(
     words: Sequence[Word], options: SubtitleOptions | None = None
 ) -> Iterator[Cue]:
-    """Cut words into cues; no cue begins before the one before has gone."""
+    """Cut words into cues, which do not overlap."""
     options = options or SubtitleOptions()
     bounds = list(cue_bounds(words, options))
     starts = [_ms(words[first].start_s) for first, _ in bounds]
@@ -72,7 +72,7 @@ def cues(
 def cue_bounds(
     words: Sequence[Word], options: SubtitleOptions | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield the first word of each cue, and one behind its last."""
+    """Yield the first word of each cue, and the one after its last."""
     options = options or SubtitleOptions()
     first, at = 0, 1
     while first < len(words):
@@ -90,12 +90,11 @@ def cue_bounds(
 
 
 def _pause(words: Sequence[Word], at: int) -> float:
-    """Seconds before word `at`; times have digits like 0.6000000000000001."""
     return round(words[at].start_s - words[at - 1].end_s, 6)
 
 
 def _rest(words: Sequence[Word], at: int) -> float:
-    """Seconds before word `at`; a mark of punctuation is worth a pause."""
+    """Return seconds before word `at`, plus a bonus for punctuation."""
     mark = words[at - 1].text[-1:]
     return _pause(words, at) + (
         _SENTENCE_S if mark in _ENDS else _MARK_S * (mark in _MARKS)
@@ -112,7 +111,7 @@ def _fits(words: Sequence[Word], options: SubtitleOptions) -> bool:
 
 
 def _width(text: str) -> int:
-    """Characters of a text, wide ones counted twice."""
+    """Return the number of characters, wide ones counted twice."""
     wide = () if text.isascii() else map(unicodedata.east_asian_width, text)
     return len(text) + sum(kind in "WF" for kind in wide)
 
@@ -120,7 +119,7 @@ def _width(text: str) -> int:
 def _wrapped(
     texts: Sequence[str], max_chars: int, options: SubtitleOptions
 ) -> Iterator[str]:
-    """Wrap into as few lines as possible; a longer word has one of its own."""
+    """Wrap into as few lines as possible; a longer word has its own."""
     line = texts[0]
     for text in texts[1:]:
         longer = join_words((line, text), options.join)
@@ -133,7 +132,7 @@ def _wrapped(
 
 
 def _balanced(texts: Sequence[str], options: SubtitleOptions) -> list[str]:
-    """Wrap into as few lines as possible, the longest as short as possible."""
+    """Wrap into as few lines as possible, with the shortest longest line."""
     lines = list(_wrapped(texts, options.max_chars, options))
     widths = range(max(map(_width, texts)), max(map(_width, lines)) + 1)
     tried = (list(_wrapped(texts, width, options)) for width in widths)
@@ -141,7 +140,7 @@ def _balanced(texts: Sequence[str], options: SubtitleOptions) -> list[str]:
 
 
 def srt_text(words: Sequence[Word], options: SubtitleOptions | None = None) -> str:
-    """A SubRip file; its text has no escapes."""
+    """Return a SubRip file, whose text has no escapes."""
     parts = enumerate(cues(words, options), 1)
     return "\n".join(
         "\n".join([str(i), _span(cue, ","), *cue.lines, ""]) for i, cue in parts
@@ -149,7 +148,7 @@ def srt_text(words: Sequence[Word], options: SubtitleOptions | None = None) -> s
 
 
 def vtt_text(words: Sequence[Word], options: SubtitleOptions | None = None) -> str:
-    """A WebVTT file; `&`, `<` and `>` are escaped."""
+    """Return a WebVTT file, with `&`, `<` and `>` escaped."""
     parts = ["WEBVTT"]
     for cue in cues(words, options):
         escaped = (html.escape(line, quote=False) for line in cue.lines)
@@ -161,7 +160,7 @@ SUBTITLES: dict[str, Callable[[Sequence[Word], SubtitleOptions | None], str]] = 
     "srt": srt_text,
     "vtt": vtt_text,
 }
-"""Makers of a whole file from words, by format name."""
+"""Formatters of a whole file from words, by format."""
 
 
 def _ms(seconds: float) -> int:
@@ -183,7 +182,7 @@ Timed = Hypothesis | Alignment
 
 
 def textgrid_text(timed: Timed) -> str:
-    """A whole TextGrid, in Praat's long text format."""
+    """Return a TextGrid in Praat's long text format."""
     frames = max(1, timed.num_frames)
     tiers: dict[str, Sequence[Word | Token]]
     tiers = {"words": timed.words, "tokens": timed.tokens}
@@ -212,13 +211,13 @@ def textgrid_text(timed: Timed) -> str:
 def _covering(
     items: Sequence[Word | Token], num_frames: int
 ) -> list[tuple[int, int, str]]:
-    """Frames from 0 to the end, each interval with a length, and the text in them."""
+    """Return contiguous intervals of positive length from frame 0, with text."""
     at, waiting = 0, ""
     found: list[tuple[int, int, str]] = []
     for item in items:
         text = f"{waiting} {item.text}".strip()
         first = max(item.start_frame, at)
-        # Praat has no interval without a length: such a text joins its neighbour.
+        # Praat has no empty interval: such a text joins its neighbour.
         if item.end_frame <= first:
             waiting = text
             continue
@@ -236,7 +235,7 @@ def _covering(
 
 
 def _seconds(frame: int, shift_s: float) -> str:
-    """To the microsecond: frame * shift leaves digits like 0.6000000000000001."""
+    """Round to the microsecond: frame * shift leaves digits like 0.6000000000000001."""
     return f"{frame * shift_s:.6f}".rstrip("0").rstrip(".")
 
 

@@ -1,1 +1,1 @@
-"""Automata with back-off: n-gram language models, and the form boosts share."""
+"""Back-off automata: n-gram language models, and the array form of boosts."""

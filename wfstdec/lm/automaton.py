@@ -1,16 +1,16 @@
-"""Automata with back-off links: one array form for language models and boosts.
+"""Back-off automata: the array form of language models and boosts.
 
     model = NgramLM.from_arpa(...)  |  compiler.compile(...)
     state = model.start
     cost, state = model.step(state, label)      # once per word or token
-    costs, nextstates = model.row(state)        # of all labels
+    costs, nextstates = model.row(state)        # for all labels
     total += model.final(state)                 # at the end, always
 
-A state has arcs for some labels, sorted, and a link to a state that stands for a
-shorter history; a label that it lacks costs the link's cost and what it costs there.
-The chain ends at a root, which has every label. Several models stand in one set of
-arrays, so that a list for all, a list per utterance and several language models are
-one code path: a row of a batch carries the id of its model.
+A state has arcs for some labels, sorted, and a back-off link to the state of a shorter
+history. The cost of a missing label is that of the link plus its cost there. The chain
+ends at a root, which has every label. Several models share one set of arrays, so that a
+list for all, a list per utterance and several language models have one code path: a row
+of a batch has the id of its model.
 """
 
 import hashlib
@@ -38,21 +38,21 @@ NULL_AUTOMATON = frozen(
         label_alias=np.zeros(0),
     )
 )
-"""The language model where there is none: one state, the root, to which each label
-leads back at cost 0. Searches step it like any other, and need not ask for one."""
+"""The empty language model: one state, the root, where each label leads back at cost 0.
+Searches step it like any other.
+"""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BackoffModel:
-    """An automaton and its unit; language models and boosts are kinds of it."""
+    """Automaton with its unit; base of language models and boosts."""
 
-    # States are int32 and mean nothing outside their model. Costs are nats, unscaled;
-    # below 0 favours. Methods take one query; those named `*_batch` take N in arrays.
+    # States are int32, valid only in their model. Costs are nats, unscaled; below 0
+    # favours. Methods take one query; `*_batch` take N in arrays.
 
-    automaton: Automaton  # The arrays; what kernels take
-    unit: Unit  # What its labels are: `"word"` (word ids) or `"token"` (tokens)
-    # The size of the table of words or tokens; a label beyond it is one that no model
-    # knows
+    automaton: Automaton  # Arrays for kernels
+    unit: Unit  # Kind of labels: `"word"` (word ids) or `"token"` (tokens)
+    # Size of the table of words or tokens; larger labels are unknown to all models
     num_labels: int
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -63,12 +63,12 @@ class BackoffModel:
 
     @property
     def num_states(self) -> int:
-        """The number of states, S."""
+        """Number of states, S."""
         return len(self.automaton.final_cost)
 
     @property
     def num_arcs(self) -> int:
-        """The number of arcs, A."""
+        """Number of arcs, A."""
         return len(self.automaton.arc_cost)
 
     @property
@@ -93,27 +93,27 @@ class BackoffModel:
 
     @property
     def start(self) -> int:
-        """The state before an utterance."""
+        """State before an utterance."""
         return int(self.automaton.model_start[0])
 
     def step(self, state: int, label: int) -> tuple[float, int]:
-        """The cost of one label, and the next state."""
+        """Return the cost of a label, and the next state."""
         costs, nextstates = self.step_batch([state], [label])
         return float(costs[0]), int(nextstates[0])
 
     def row(self, state: int) -> tuple[np.ndarray, np.ndarray]:
-        """Costs and next states of all labels, float32 [L] and int32 [L]."""
+        """Return costs and next states of all labels, float32 [L] and int32 [L]."""
         costs, nextstates = self.row_batch([state])
         return costs[0], nextstates[0]
 
     def final(self, state: int) -> float:
-        """The cost of ending here: `</s>`, or the refund of an incomplete phrase."""
+        """Return the cost of ending: `</s>`, or the refund of an incomplete phrase."""
         return float(self.final_batch([state])[0])
 
     def step_batch(
         self, states: np.ndarray | Sequence[int], labels: np.ndarray | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """N queries: costs float32 [N], next states int32 [N]."""
+        """Return the costs of N queries, float32 [N], and next states, int32 [N]."""
         states, labels = self._checked(states), _integers("label", labels)
         if labels.shape != states.shape:
             raise ShapeError(f"{len(labels)} labels, expected {len(states)} as states")
@@ -125,7 +125,7 @@ class BackoffModel:
     def row_batch(
         self, states: np.ndarray | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """N rows: costs float32 [N, L], next states int32 [N, L]; errors as above."""
+        """Return N rows of costs, float32 [N, L], and next states, int32 [N, L]."""
         states = self._checked(states)
         costs = np.empty((len(states), self.num_labels), np.float32)
         nextstates, models = np.empty(costs.shape, np.int32), np.zeros_like(states)
@@ -133,11 +133,11 @@ class BackoffModel:
         return costs, nextstates
 
     def final_batch(self, states: np.ndarray | Sequence[int]) -> np.ndarray:
-        """The costs of ending in N states, float32 [N]; errors as above."""
+        """Return the costs of ending in N states, float32 [N]; errors as above."""
         return self.automaton.final_cost[self._checked(states)]
 
     def total(self, labels: np.ndarray | Sequence[int]) -> float:
-        """The cost of a whole utterance, float64, `final` included; errors as above."""
+        """Return the cost of an utterance, float64, with `final`; errors as above."""
         labels = _integers("label", labels)
         costs, start = np.empty(len(labels), np.float32), self.automaton.model_start[0]
         state = kernels.walk(self.automaton, 0, start, labels, costs)
@@ -150,7 +150,7 @@ class BackoffModel:
 def _integers(
     name: str, values: np.ndarray | Sequence, end: int | None = None
 ) -> np.ndarray:
-    """Check integers from 0 on and below `end`; int32 [N]."""
+    """Return validated integers from 0 to below `end`, int32 [N]."""
     array = np.asarray(values)
     if array.size == 0:
         array = array.astype(np.int32)

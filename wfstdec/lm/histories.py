@@ -1,14 +1,14 @@
-"""The histories of an n-gram model: what G and `NgramLM` are both made of.
+"""Histories of an n-gram model, from which G and `NgramLM` are built.
 
     histories = build_histories(arpa, of_word, num_labels)
-    is_state = histories.prefixes()              # each of the two adds its own rule
+    is_state = histories.prefixes()              # G and NgramLM extend it
     target, backoff = histories.targets(is_state)
-    # n-gram n leads from the state of its history to the state target[n], and pays
-    # backoff[n] for the histories between that are no states
+    # n-gram n leads from the state of its history to the state target[n], with
+    # backoff[n] for the histories in between that are not states
 
-A prefix of an n-gram that the file does not list itself is added, at the cost of
-backing off, so that every n-gram of the file counts. In the trie of all of them node 0
-is the empty n-gram; those of the file follow in its order; the added ones are last.
+Unlisted prefixes of n-grams are added, at the cost of backing off, so that every n-gram
+of the file is used. In the trie, node 0 is the empty n-gram; those of the file follow
+in order; added ones are last.
 """
 
 import logging
@@ -22,23 +22,23 @@ from wfstdec.jit import jit
 from wfstdec.jit.arrays import slot_of_pair
 from wfstdec.text.arpa import ArpaModel
 
-NO_LABEL = -1  # of a word that has no label: n-grams with it are left out
-ROOT = 0  # the node of the empty n-gram
+NO_LABEL = -1  # of a word without a label: n-grams with it are dropped
+ROOT = 0  # node of the empty n-gram
 _log = logging.getLogger("wfstdec.lm")
 
 
 class NgramTrie(NamedTuple):
-    """The nodes, M of them, and a hash table of their children."""
+    """Trie of M nodes, with a hash table of their children."""
 
     pair: np.ndarray  # int32 [M, 2], parent and last label of each n-gram
-    depth: np.ndarray  # int32 [M], the order of each n-gram
-    suffix: np.ndarray  # int32 [M]; the root's is the root
+    depth: np.ndarray  # int32 [M], order of each n-gram
+    suffix: np.ndarray  # int32 [M], longest proper suffix; the root's is the root
     slots: np.ndarray  # int32, hash table of pairs; see `jit.arrays`
-    num_listed: int  # nodes that the tables list, the root included
+    num_listed: int  # nodes in the tables, including the root
 
     @property
     def num_nodes(self) -> int:
-        """M."""
+        """Number of nodes, M."""
         return len(self.depth)
 
     @property
@@ -48,11 +48,11 @@ class NgramTrie(NamedTuple):
 
     @property
     def label(self) -> np.ndarray:
-        """The last label of each n-gram, int32 [M]; -1 for the empty one."""
+        """Last label of each n-gram, int32 [M]; -1 for the empty one."""
         return self.pair[:, 1]
 
     def by_depth(self) -> np.ndarray:
-        """The nodes, shorter n-grams first."""
+        """Return the nodes, shorter n-grams first."""
         return np.argsort(self.depth, kind="stable").astype(np.int32)
 
 
@@ -81,7 +81,7 @@ def build_trie(tables: list[np.ndarray]) -> NgramTrie:
 
 @jit
 def find_child(trie: NgramTrie, parent: int, label: int) -> int:
-    """The node of n-gram `parent` and `label`, or -1."""
+    """Return the node of n-gram `parent` and `label`, or -1."""
     return trie.slots[slot_of_pair(trie.slots, trie.pair, parent, label)]
 
 
@@ -94,7 +94,7 @@ def _add(trie: NgramTrie, node: int, parent: int, label: int) -> None:
 
 @jit
 def _insert(trie: NgramTrie, labels: np.ndarray, node: int, num_nodes: int) -> int:
-    """Add one table, whose first n-gram is `node`; returns the new number of nodes."""
+    """Add a table, whose first n-gram is `node`; return the new number of nodes."""
     count, order = labels.shape
     for row in range(count):
         parent = ROOT
@@ -111,7 +111,6 @@ def _insert(trie: NgramTrie, labels: np.ndarray, node: int, num_nodes: int) -> i
 
 @jit
 def _link_suffixes(trie: NgramTrie, by_depth: np.ndarray) -> None:
-    """Longest proper suffixes, from those of the parents."""
     for node in by_depth:
         parent, label = trie.pair[node, 0], trie.pair[node, 1]
         while parent != ROOT:
@@ -124,54 +123,54 @@ def _link_suffixes(trie: NgramTrie, by_depth: np.ndarray) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """The n-grams over labels; each may be the history of others."""
+    """N-grams over labels; each may be the history of others."""
 
-    trie: NgramTrie  # The n-grams, M of them, the empty one included
+    trie: NgramTrie  # M n-grams, including the empty one
     cost: np.ndarray  # float64 [M], nats
     backoff: np.ndarray  # float64 [M], nats
-    bos: int  # The label of `<s>`
-    eos: int  # The label of `</s>`
+    bos: int  # label of `<s>`
+    eos: int  # label of `</s>`
 
     @property
     def is_bos(self) -> np.ndarray:
-        """Mark the n-gram `<s>`, the history that sentences begin with; bool [M]."""
+        """Whether an n-gram is `<s>`, the history that begins sentences; bool [M]."""
         return (self.trie.label == self.bos) & (self.trie.depth == 1)
 
     @property
     def is_end(self) -> np.ndarray:
-        """Mark n-grams that end with `</s>`, bool [M]: no histories but final costs."""
+        """Whether n-grams end with `</s>`, bool [M]: final costs, not histories."""
         return self.trie.label == self.eos
 
     def predicting(self) -> np.ndarray:
-        """The n-grams that end with a word: not empty, not `<s>`; int [N]."""
+        """N-grams that predict a word: not empty, not `<s>`; int [N]."""
         return np.flatnonzero((self.trie.depth > 0) & ~self.is_bos & ~self.is_end)
 
     def num_below_backoff(self) -> int:
-        """Count the n-grams that are less probable than their back-off path."""
+        """Return the number of n-grams that are less probable than backing off."""
         suffix = self.trie.suffix
         listed = self.trie.depth[suffix] == self.trie.depth - 1
         through = self.backoff[self.trie.parent] + self.cost[suffix]
-        # 1e-4 nats: estimators round, and equal costs are no such n-grams.
+        # 1e-4 nats: estimators round, and equal costs do not count.
         below = (self.trie.depth > 1) & listed & (self.cost > through + 1e-4)
         return int(below.sum())
 
     def prefixes(self) -> np.ndarray:
-        """The empty n-gram, `<s>`, and those that begin a longer one; bool [M]."""
+        """Return the empty n-gram, `<s>`, and proper prefixes of n-grams; bool [M]."""
         found = self.is_bos
         found[self.trie.parent] = True
         return found
 
     def targets(self, is_state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each n-gram's longest suffix, or itself, that is a state; cost of the way."""
+        """Return each n-gram's longest suffix (or itself) that is a state; its cost."""
         return _targets(self.trie, self.trie.by_depth(), is_state, self.backoff)
 
 
 def build_histories(
     model: ArpaModel, of_word: np.ndarray, num_labels: int
 ) -> Histories:
-    """Make the trie of a model's n-grams over labels, `of_word`: int32 [W]."""
-    # N-grams that have words without a label, or `<s>` or `</s>` in their middle, are
-    # left out, and their number is logged.
+    """Build the trie of a model's n-grams over labels, `of_word`: int32 [W]."""
+    # N-grams with unlabelled words, or with `<s>` or `</s>` inside, are dropped, and
+    # their number is logged.
     if model.bos is None or model.eos is None:
         missing = "<s>" if model.bos is None else "</s>"
         raise ArpaError(
@@ -189,7 +188,7 @@ def build_histories(
     if len(unlisted):
         text = "language model: %d histories are not listed: added at the back-off cost"
         _log.info(text, len(unlisted))
-    # Short ones first: the cost of a longer history is made of its suffix.
+    # Short ones first: the cost of a longer history depends on its suffix.
     order = np.argsort(trie.depth[unlisted], kind="stable")
     _fill_unlisted(trie, unlisted[order], cost, backoff)
     return Histories(trie, cost, backoff, bos, eos)
@@ -198,7 +197,7 @@ def build_histories(
 def _usable(
     model: ArpaModel, of_word: np.ndarray, bos: int, eos: int
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Tables of labels, one for each order; costs and back-offs of all in a row."""
+    """Return tables of labels by order; costs and back-offs of all."""
     tables, costs, backoffs = [], [], []
     unknown = misplaced = 0
     for table in model.ngrams:
@@ -224,7 +223,7 @@ def _usable(
 
 @jit
 def _fill_unlisted(trie, nodes, cost, backoff):
-    """Give these nodes, shorter n-grams first, the cost of backing off."""
+    """Set the cost of backing off for nodes, shorter n-grams first."""
     for node in nodes:
         history, label = trie.pair[node, 0], trie.pair[node, 1]
         total = 0.0
@@ -238,7 +237,7 @@ def _fill_unlisted(trie, nodes, cost, backoff):
 
 @jit
 def _targets(trie, by_depth, is_state, backoff):
-    """See `Histories.targets`; `by_depth` has shorter n-grams first."""
+    """Implement `Histories.targets`; `by_depth` has shorter n-grams first."""
     target = np.zeros(len(by_depth), np.int32)
     cost = np.zeros(len(by_depth), np.float64)
     for node in by_depth:

@@ -1,15 +1,15 @@
-"""Queries of a back-off automaton in numba: what the kernels of all decoders call.
+"""Kernels of back-off automata in numba, for the searches of all decoders.
 
     cost, nextstate = step(automaton, model, state, label)
     cost = final(automaton, state)
 
-`automaton` is an `Automaton`, shared by all threads; `model` says which of its models
-a row of the batch uses. Costs are float32, added in the order of
-`tests/reference/lm_reference.py`, whose bits these have.
+`automaton` is an `Automaton`, shared by all threads; `model` is the index of a model in
+it. Costs are float32, added in the order of `tests/reference/lm_reference.py`, with
+equal bits.
 
-`step`, `final` and others also take an `OnDemandTable`, which has the answers of a
-user's model. A pair that it lacks costs `inf` for now and is noted; the model is then
-asked for all noted pairs, and the kernel runs again.
+`step`, `final` and others also take an `OnDemandTable`, which has the scores of a
+user's model. A missing pair costs `inf` and is recorded; the model then scores all
+recorded pairs, and the kernel runs again.
 """
 
 from typing import NamedTuple
@@ -19,10 +19,10 @@ from numpy import float32, int32, int64, uint32, uint64
 
 from wfstdec.jit import by_class, inlined, kernel, read_only
 
-FINAL = 0xFFFFFFFF  # in the place of a label: the end of the utterance
-UNKNOWN = (1 << 31) - 1  # a label that no table of words has: `<unk>`
+FINAL = 0xFFFFFFFF  # label of the end of the utterance
+UNKNOWN = (1 << 31) - 1  # label in no table of words: `<unk>`
 USED, MISSES, FULL = range(3)
-"""Positions in counts: pairs, noted pairs, whether there was no room for one."""
+"""Positions in counts: pairs, recorded pairs, whether one had no room."""
 _FREE = uint64(0xFFFFFFFFFFFFFFFF)
 _FACTOR = uint64(0x9E3779B97F4A7C15)
 _INF = float32(np.inf)
@@ -30,23 +30,24 @@ _PENDING = int32(-1)
 
 
 class OnDemandTable(NamedTuple):
-    """H slots for pairs of a state and a label; of one thread at a time."""
+    """Hash table of H pairs of a state and a label, for one thread at a time."""
 
-    # uint64 [H], state and label; all bits where it is free. H is a power of 2, and no
-    # more than half of it is used.
+    # uint64 [H], state and label; all bits set in free slots. H is a power of 2, at
+    # most half of which is used.
     keys: np.ndarray
-    cost: np.ndarray  # float32 [H], nats; inf where it is not known yet
-    next: np.ndarray  # int32 [H], the next state; -1 where it is not known yet
-    misses: np.ndarray  # int32 [H / 2], the slots of what is not known yet
+    cost: np.ndarray  # float32 [H], nats; inf if not known yet
+    next: np.ndarray  # int32 [H], the next state; -1 if not known yet
+    misses: np.ndarray  # int32 [H / 2], slots of missing pairs
     counts: np.ndarray  # int64 [4]
-    order: np.ndarray  # uint64 [S], of states of equal cost, whatever their numbers
+    # uint64 [S], tie order of states of equal cost, independent of their numbers
+    order: np.ndarray
     aliases: np.ndarray  # int32, of labels from `num_labels` on
-    num_labels: int  # L, labels below it are asked for as they are
+    num_labels: int  # L; labels below it have no alias
     model_start: np.ndarray  # int32 [1]
 
 
 def new_table(size: int, num_labels: int) -> OnDemandTable:
-    """An empty table; `size` is a power of two."""
+    """Return an empty table; `size` is a power of two."""
     return OnDemandTable(
         keys=np.full(size, _FREE, np.uint64),
         cost=np.full(size, np.inf, np.float32),
@@ -62,8 +63,8 @@ def new_table(size: int, num_labels: int) -> OnDemandTable:
 
 @inlined
 def _table_step(lm, model, state, label):
-    """Look up a step; a pair that is not known costs inf, and leads to -1."""
-    if state < 0:  # behind a pair that is not known
+    """Look up a step; a missing pair costs inf, and leads to -1."""
+    if state < 0:  # after a missing pair
         return _INF, _PENDING
     label = int64(label)
     if label >= lm.num_labels:
@@ -98,12 +99,12 @@ def _table_row(lm, state):
 
 @inlined
 def _slot_of(keys, key):
-    """The slot of a pair, or the free one where it belongs."""
+    """Return the slot of a pair, or the free one where it belongs."""
     mixed = key * _FACTOR
     mixed ^= mixed >> uint64(29)
     mask = uint64(len(keys) - 1)
     slot = (mixed * _FACTOR >> uint64(20)) & mask
-    # Ends: `_asked` leaves half of the slots free.
+    # Terminates: `_asked` leaves half of the slots free.
     while keys[slot] != key and keys[slot] != _FREE:
         slot = (slot + uint64(1)) & mask
     return slot
@@ -111,7 +112,7 @@ def _slot_of(keys, key):
 
 @inlined
 def _asked(lm, key):
-    """The cost and the next state of a pair; it is noted if it is new."""
+    """Return cost and next state of a pair; record it if it is new."""
     slot = _slot_of(lm.keys, key)
     if lm.keys[slot] != key:
         used, noted = lm.counts[USED], lm.counts[MISSES]
@@ -125,33 +126,33 @@ def _asked(lm, key):
 
 
 class Automaton(NamedTuple):
-    """M models of S states and A arcs together, as the kernels take them."""
+    """Packed arrays of M models with S states and A arcs, for kernels."""
 
     # A model with a label table (L > 0 entries) has a dense root: L + 1 arcs, the last
-    # one for any label that is not in the table; arcs have the alias of a label. A
-    # model without one has a sparse root: labels without an arc lead back to it at the
-    # default cost.
+    # one for labels outside the table; arcs have the alias of a label. A model without
+    # one has a sparse root: labels without an arc lead back to it at the default cost.
 
-    state_arc_splits: np.ndarray  # int64 [S + 1], the row of each state
+    state_arc_splits: np.ndarray  # int64 [S + 1], row of each state
     arc_label: np.ndarray  # int32 [A], increasing in each row
     arc_next: np.ndarray  # int32 [A]
     arc_cost: np.ndarray  # float32 [A], nats
-    backoff_state: np.ndarray  # int32 [S], less than the state itself; -1 at roots
+    backoff_state: np.ndarray  # int32 [S], less than the state; -1 at roots
     backoff_cost: np.ndarray  # float32 [S], 0 at roots
-    final_cost: np.ndarray  # float32 [S], backing off included
+    final_cost: np.ndarray  # float32 [S], including back-off
     model_start: np.ndarray  # int32 [M]
     model_label_splits: np.ndarray  # int64 [M + 1], of the label tables
-    model_default_cost: np.ndarray  # float32 [M], of a label that a sparse root lacks
+    # float32 [M], of labels without an arc at a sparse root
+    model_default_cost: np.ndarray
     label_alias: np.ndarray  # int32, 0..L of each label of each table
 
 
 _KINDS = {"splits": np.int64, "cost": np.float32}
 DTYPES = {name: _KINDS.get(name.split("_")[-1], np.int32) for name in Automaton._fields}
-"""The type of each array of an `Automaton`, by the end of its name."""
+"""Type of each array of an `Automaton`, by the end of its name."""
 
 
 def frozen(automaton: Automaton) -> Automaton:
-    """Convert arrays to their types, read-only: kernels are compiled once."""
+    """Convert arrays to their types, read-only, so that kernels compile once."""
     arrays = []
     for name, dtype in DTYPES.items():
         array = np.ascontiguousarray(getattr(automaton, name), dtype).view(np.ndarray)
@@ -161,7 +162,7 @@ def frozen(automaton: Automaton) -> Automaton:
 
 @inlined
 def canonical(automaton, model, label):
-    """The label under which the arcs of `model` have it."""
+    """Return the label of the arcs of `model` for a label."""
     first = automaton.model_label_splits[model]
     count = automaton.model_label_splits[model + 1] - first
     if count == 0:
@@ -173,7 +174,7 @@ def canonical(automaton, model, label):
 
 @inlined
 def find_arc(arc_label, begin, end, label):
-    """The first arc of a row whose label is not below `label`; `end` if none is."""
+    """Return the first arc of a row whose label is not below `label`, or `end`."""
     while begin < end:
         middle = (begin + end) >> 1
         if arc_label[middle] < label:
@@ -201,10 +202,9 @@ def _automaton_step(automaton, model, state, label):
         arc = find_arc(automaton.arc_label, begin, end, label)
         if arc < end and automaton.arc_label[arc] == label:
             break
-        # A sparse root.
         if backoff < 0:
             return total + automaton.model_default_cost[model], np.int32(state)
-        # float32, in the order of the way down: the sum that GPUs and `row` make.
+        # float32, in order from the state down: the sum of GPUs and `row`.
         total += automaton.backoff_cost[state]
         state = backoff
     return total + automaton.arc_cost[arc], automaton.arc_next[arc]
@@ -231,22 +231,22 @@ def _automaton_row(automaton, state):
 
 
 step = by_class({Automaton: _automaton_step, OnDemandTable: _table_step})
-"""The cost of a label in a state, float32, and where it leads, int32."""
+"""Return the cost of a label in a state, float32, and the next state, int32."""
 final = by_class({Automaton: _automaton_final, OnDemandTable: _table_final})
-"""The cost of ending in a state, float32."""
+"""Return the cost of ending in a state, float32."""
 unanswered = by_class(
     {Automaton: _automaton_unanswered, OnDemandTable: _table_unanswered}
 )
-"""Whether the model must be asked, and the step be done again."""
+"""Return whether the model must be queried, and the step repeated."""
 state_order = by_class({Automaton: _automaton_order, OnDemandTable: _table_order})
-"""Order of a state among those of equal cost, uint64."""
+"""Return the tie order of a state among those of equal cost, uint64."""
 row_of_state = by_class({Automaton: _automaton_row, OnDemandTable: _table_row})
-"""Row of a state in arrays that are made for the states of a model."""
+"""Return the row of a state in arrays over the states of a model."""
 
 
 @inlined
 def _fill_root(automaton, model, root, total, costs, nextstates):
-    """The row of the root; every label has something there."""
+    """Fill the row of the root, which has every label."""
     begin = np.int64(automaton.state_arc_splits[root])
     first = automaton.model_label_splits[model]
     if automaton.model_label_splits[model + 1] > first:
@@ -281,13 +281,13 @@ def _overwrite(automaton, model, state, total, costs, nextstates):
 
 @kernel
 def row(automaton, model, state, costs, nextstates):
-    """Fill in what `step` gives for the labels 0..L-1; float32 [L], int32 [L]."""
+    """Write `step` for the labels 0..L-1; float32 [L], int32 [L]."""
     depth = 0
     below = np.int64(state)
     while automaton.backoff_state[below] >= 0:
         below = np.int64(automaton.backoff_state[below])
         depth += 1
-    for level in range(depth, -1, -1):  # the root first, longer histories over it
+    for level in range(depth, -1, -1):  # the root first, longer histories override it
         # Summed from the state again for each level: in the order of `step`.
         total = np.float32(0)
         below = np.int64(state)
@@ -302,14 +302,14 @@ def row(automaton, model, state, costs, nextstates):
 
 @kernel
 def steps(automaton, models, states, labels, costs, nextstates):
-    """`step` for each of N queries."""
+    """Run `step` for each of N queries."""
     for i in range(len(states)):
         costs[i], nextstates[i] = step(automaton, models[i], states[i], labels[i])
 
 
 @kernel
 def walk(automaton, model, state, labels, costs):
-    """`step` for N labels in a row; the last state."""
+    """Run `step` for N successive labels; return the last state."""
     for i in range(len(labels)):
         costs[i], state = step(automaton, model, state, labels[i])
     return np.int32(state)
@@ -317,6 +317,6 @@ def walk(automaton, model, state, labels, costs):
 
 @kernel
 def rows(automaton, models, states, costs, nextstates):
-    """`row` for each of N states; costs and nextstates are [N, L]."""
+    """Run `row` for each of N states; costs and nextstates are [N, L]."""
     for i in range(len(states)):
         row(automaton, models[i], states[i], costs[i], nextstates[i])

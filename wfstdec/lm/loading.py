@@ -1,7 +1,7 @@
-"""Load language models of any form: ARPA, KenLM, a saved folder, a user's object.
+"""Loading of language models: ARPA, KenLM, a saved folder, a user's object.
 
-KenLM's trie format is read without the module. The probing format has hashes in place
-of n-grams, which cannot be listed: its scores are asked for on demand.
+KenLM's trie format is read without the module `kenlm`. The probing format has hashes
+instead of n-grams, which cannot be listed: it is scored on demand.
 """
 
 import math
@@ -33,16 +33,16 @@ _NATS = -math.log(10)
 
 
 class KenlmModel:
-    """A model that `kenlm` scores; costs are what KenLM says, in nats.
+    """Model scored by `kenlm`, in nats.
 
     Args:
         path: A KenLM binary, or an ARPA file.
-        model: The `kenlm.Model` of it, if it is open.
+        model: Its `kenlm.Model`, if open.
 
     Attributes:
-        least_cost: No word costs less: a model whose back-offs are above 1 may give
-            probabilities that are.
-        vocabulary: All its words, where the file has them.
+        least_cost: Lower bound of costs: back-offs above 1 may give probabilities above
+            1.
+        vocabulary: All its words, if the file has them.
 
     Raises:
         BackendError: `kenlm` is not installed.
@@ -79,7 +79,7 @@ class KenlmModel:
 
     @property
     def words(self) -> Container[str]:
-        """The words that it knows, and `<unk>`."""
+        """Known words, and `<unk>`."""
         return self
 
     def __contains__(self, word: object) -> bool:
@@ -87,35 +87,34 @@ class KenlmModel:
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """All its words, `<unk>` first, from the end of the file."""
+        """All words, `<unk>` first, from the end of the file."""
         return read_kenlm_words(self.path)
 
     def start(self) -> Any:
-        """The state behind `<s>`."""
+        """Return the state after `<s>`."""
         state = self._new_state()
         self._model.BeginSentenceWrite(state)
         return state
 
     def empty(self) -> Any:
-        """The state of the empty history."""
+        """Return the state of the empty history."""
         state = self._new_state()
         self._model.NullContextWrite(state)
         return state
 
     def score(self, state: Any, word: str) -> tuple[float, Any]:
-        """The cost of a word, and the state behind it."""
+        """Return the cost of a word, and the next state."""
         after = self._new_state()
         return _NATS * self._model.BaseScore(state, word, after), after
 
     def finish(self, state: Any) -> float:
-        """The cost of `</s>`."""
+        """Return the cost of `</s>`."""
         return _NATS * self._model.BaseScore(state, "</s>", self._new_state())
 
 
 AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM | UserLM | OnDemandLM
-"""An ARPA file, a KenLM binary, a folder that `NgramLM.save` wrote, or an object."""
-TakenLM = ArpaModel | NgramLM | UserLM | OnDemandLM
-"""Language models that need no file read any more."""
+"""An ARPA file, a KenLM binary, a folder of `NgramLM.save`, or an object."""
+TakenLM = ArpaModel | NgramLM | UserLM | OnDemandLM  # Loaded language models
 
 
 def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
@@ -126,13 +125,13 @@ def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
     if not isinstance(found, ArpaModel | NgramLM):
         raise OptionError(
             f"a language model of the class {type(found).__name__!r}, expected one of "
-            "n-grams: models that are asked as a search goes are for the trie decoder"
+            "n-grams: only the trie decoder queries models"
         )
     return found
 
 
 def read_any_lm(lm: AnyLM) -> TakenLM:
-    """Read a model, also one without n-grams to list, which is asked later."""
+    """Load a model, possibly without listed n-grams, to be queried on demand."""
     if isinstance(lm, str | os.PathLike):
         header = None if Path(lm).is_dir() else read_kenlm_header(lm)
         return read_lm(lm) if header is None or header.is_trie else KenlmModel(lm)
@@ -147,13 +146,13 @@ def read_any_lm(lm: AnyLM) -> TakenLM:
 def any_lm_over(
     lm: TakenLM, labels: TokenTable | Sequence[str], unk_cost: float | None = None
 ) -> NgramLM | OnDemandLM:
-    """Lay a model out over labels, also a user's own, asked as a search goes."""
+    """Return a model over labels, possibly a user's own, queried on demand."""
     if isinstance(lm, ArpaModel | NgramLM):
         return lm_over(lm, labels, unk_cost)
     if unk_cost is not None:
         raise OptionError(
             f"unk_cost={unk_cost!r} with a language model whose n-grams cannot be "
-            "listed, expected None: it says itself what '<unk>' costs"
+            "listed, expected None: it scores '<unk>'"
         )
     if isinstance(lm, OnDemandLM):
         same = OnDemandLM(lm.model, labels)
@@ -166,7 +165,7 @@ def lm_over(
     labels: TokenTable | Sequence[str],
     unk_cost: float | None = None,
 ) -> NgramLM:
-    """The model over the labels of a decoder."""
+    """Return the model over the labels of a decoder."""
     if isinstance(lm, ArpaModel):
         return NgramLM.from_arpa(lm, labels, unk_cost=unk_cost)
     unit = "token" if isinstance(labels, TokenTable) else "word"
@@ -190,14 +189,14 @@ def lm_over(
         )
     if unk_cost is not None:
         raise OptionError(
-            f"unk_cost={unk_cost!r} with a language model that is made already, "
-            "expected None: give it where the model is made"
+            f"unk_cost={unk_cost!r} with a built language model, "
+            "expected None: give it when the model is built"
         )
     return lm
 
 
 def listed_words(lm: TakenLM | None) -> Sequence[str] | None:
-    """The words of a model over words, None where they are not known."""
+    """Return the words of a model over words, None if unknown."""
     if isinstance(lm, OnDemandLM):
         return listed_words(lm.model)
     if isinstance(lm, NgramLM):
@@ -221,22 +220,22 @@ def build_lm(
     unk_cost: float | None = None,
     nemo_tokens: bool = False,
 ) -> NgramLM:
-    """Make a language model for decoders to share; `NgramLM.save` keeps it.
+    """Build a language model for decoders to share; `NgramLM.save` writes it.
 
     Args:
         arpa: An ARPA file, plain or gzip, or a KenLM binary of the trie format.
-        tokens: The token table; the model is over tokens, unless there is a lexicon.
-        lexicon: The model is over its words, those that the file has.
-        words: In place of both: a word table; `words[0]` is `<eps>`.
-        blank: The blank by name or index; None to recognise it.
-        separator: The token between words, as for decoders.
+        tokens: Token table; the model is over tokens, unless there is a lexicon.
+        lexicon: The model is over its words that the file has.
+        words: Word table instead of both; `words[0]` is `<eps>`.
+        blank: Blank by name or index; None to recognise it.
+        separator: Token between words, as in decoders.
         unk_cost: Nats for labels that the file lacks; None drops words, and scores
-            tokens as `<unk>` where the file has it.
-        nemo_tokens: The words of the file are characters that stand for tokens.
+            tokens as `<unk>` if the file has it.
+        nemo_tokens: The words of the file are characters that encode tokens.
 
     Raises:
         OptionError: Neither tokens nor words, or both.
-        InputError: One of its subclasses, for what is wrong with a file.
+        InputError: One of its subclasses, for an invalid file.
     """
     if (words is None) == (tokens is None):
         found = "neither words nor" if words is None else "both words and"

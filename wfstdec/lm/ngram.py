@@ -1,4 +1,4 @@
-"""N-gram language models as automata: queries by true back-off, as KenLM scores.
+"""N-gram language models as automata, with true back-off as in KenLM.
 
     lm = NgramLM.from_arpa("lm.arpa.gz", graph.words)           # unit: word
     lm = NgramLM.from_arpa("bpe.arpa.gz", graph.tokens)         # unit: token
@@ -7,9 +7,9 @@
     state      a history: `<s>` (the start), the empty one (state 0), and every n-gram
                that begins a longer one or has a back-off cost
     (h w)      an arc `w` from h to the longest suffix of h w that is a state
-    (h </s>)   the final cost of h; backed off beforehand where there is none
+    (h </s>)   the final cost of h; backed off in advance if missing
 
-Labels are the ids of the table that comes with the decoder, not those of the file.
+Labels are the ids of the decoder's table, not those of the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from wfstdec.text.tokens import EPSILON, TokenTable, token_table
 
 FORMAT_VERSION = 2
 MAPPED_BYTES = 1 << 26
-"""Smaller models are read: a file that changes on disk then does no harm."""
+"""Smaller models are read, which is safe if the file changes on disk."""
 _HEADER = "header.json"
 _LABELS = "labels.json"
 _log = logging.getLogger("wfstdec.lm")
@@ -42,12 +42,12 @@ _log = logging.getLogger("wfstdec.lm")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NgramLM(BackoffModel):
-    """An n-gram model over the words or tokens of a decoder; see `BackoffModel`.
+    """N-gram model over the words or tokens of a decoder; see `BackoffModel`.
 
     `start` is the history `<s>`; `final` the cost of `</s>`.
 
     Attributes:
-        labels: The table of its words or tokens; None where it is not known.
+        labels: Table of its words or tokens; None if unknown.
     """
 
     labels: tuple[str, ...] | TokenTable | None = None
@@ -61,25 +61,25 @@ class NgramLM(BackoffModel):
         unk_cost: float | None = None,
         nemo_tokens: bool = False,
     ) -> NgramLM:
-        """Make a model of an ARPA file, for the labels of a table.
+        """Build a model of an ARPA file over the labels of a table.
 
-        N-grams with a word that is not in the table are left out, and their number is
-        logged. `<eps>`, `<s>`, `</s>` and the blank cannot be predicted.
+        N-grams with a word outside the table are dropped, and their number is logged.
+        `<eps>`, `<s>`, `</s>` and the blank cannot be predicted.
 
         Args:
-            arpa: A path, an open file, or what `read_arpa` gave.
-            labels: A word table, position 0 being `<eps>` (the unit is then the word),
-                or a token table.
-            unk_cost: Nats for a label that the model lacks, after which the history is
-                empty. None: it is scored as `<unk>`, n-grams over `<unk>` included,
-                and impossible where the model has none.
+            arpa: A path, an open file, or the result of `read_arpa`.
+            labels: A word table, with `<eps>` at position 0 (unit: word), or a token
+                table.
+            unk_cost: Cost in nats of a label that the model lacks, after which the
+                history is empty. None: it is scored as `<unk>`, with its n-grams, and
+                impossible without `<unk>`.
             nemo_tokens: The words of the file are NeMo's: the character of token + 100.
 
         Raises:
             ArpaError: A malformed file, no `<s>` or no `</s>`, or words that are not
                 NeMo's tokens.
             FormatError: The file cannot be read.
-            OptionError: `unk_cost` is no number, or `nemo_tokens` without tokens.
+            OptionError: `unk_cost` is not a number, or `nemo_tokens` without tokens.
         """
         check_listed("labels", labels)
         if not len(labels):
@@ -107,15 +107,16 @@ class NgramLM(BackoffModel):
         return lm
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model and its labels as a folder of files, whole or not at all.
+        """Write the model and its labels as a folder of files, atomically.
 
         Raises:
-            FormatError: It cannot be written, or `path` is something else already.
+            FormatError: It cannot be written, or `path` exists and is not a language
+                model.
         """
         target = Path(path)
         if target.exists() and not (target / _HEADER).is_file():
             raise FormatError(
-                f"{target}: exists and is no language model, expected a new path"
+                f"{target}: exists and is not a language model, expected a new path"
             )
         header = {"format": "wfstdec.lm", "version": FORMAT_VERSION}
         header |= {"unit": self.unit, "num_labels": self.num_labels}
@@ -138,10 +139,10 @@ class NgramLM(BackoffModel):
 
 
 def load_lm(path: str | os.PathLike[str]) -> NgramLM:
-    """Read or map a model that `NgramLM.save` wrote, and check it.
+    """Read or map a model of `NgramLM.save`, and validate it.
 
-    Models of `MAPPED_BYTES` or more are mapped, so that processes share their pages. A
-    mapped file must never be written to or cut: replace the folder, as `save` does.
+    Models of `MAPPED_BYTES` or more are mapped, so that processes share their pages.
+    Mapped files must not be changed in place: replace the folder, as `save` does.
 
     Raises:
         FormatError: No such folder, not a language model of wfstdec, of another
@@ -183,14 +184,14 @@ def _digest(
 
 
 def _is_sound(arrays: dict[str, np.ndarray], num_labels: int) -> bool:
-    """Whether kernels stay inside the arrays, also of a forged file."""
+    """Return whether kernels stay inside the arrays, even of a forged file."""
     splits, to = arrays["state_arc_splits"], arrays["arc_next"]
     backoff, num_arcs = arrays["backoff_state"], len(to)
     num_states = len(backoff)
     return bool(
         {len(arrays[name]) for name in ("final_cost", "backoff_cost")} == {num_states}
         and (backoff >= -1).all()
-        and (backoff < np.arange(num_states)).all()  # or it would have no end
+        and (backoff < np.arange(num_states)).all()  # or it would not terminate
         and (to >= 0).all()
         and (to < num_states).all()
         and {len(arrays[name]) for name in ("arc_label", "arc_cost")} == {num_arcs}
@@ -203,16 +204,15 @@ def _is_sound(arrays: dict[str, np.ndarray], num_labels: int) -> bool:
 
 NEMO_OFFSET = 100  # NeMo writes token t as the character `chr(t + 100)`
 _Labels = tuple[np.ndarray, np.ndarray]
-"""int32 [W], the label of each word of a file, `NO_LABEL` where it has none; those of
-`<s>`, `</s>` and `<unk>` mean nothing. bool [L], labels that nothing predicts: epsilon,
-blank, marks."""
+"""int32 [W], label of each word of a file, or `NO_LABEL`; undefined for `<s>`, `</s>`
+and `<unk>`. bool [L], labels that are never predicted: epsilon, blank, marks.
+"""
 
 
 def _labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> _Labels:
-    """Labels of words that are called as they are in the table."""
     is_tokens = isinstance(table, TokenTable)
     names = list(table.names if isinstance(table, TokenTable) else table)
-    # As labels they would let a sentence begin or end in its midst.
+    # As labels they would let a sentence begin or end inside.
     impossible = np.isin(names, ["<s>", "</s>"])
     impossible[table.blank if isinstance(table, TokenTable) else EPSILON] = True
     ids = {name: i for i, name in enumerate(names) if not impossible[i]}
@@ -228,7 +228,7 @@ def _labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> _Lab
 
 
 def _check_tokens(model: ArpaModel, names: Iterable[str]) -> None:
-    """Most often it is the wrong file if tokens are not in it."""
+    """Raise if no token is in the model: usually it is the wrong file."""
     unk = None if model.unk is None else model.words[model.unk]
     wanted = {name for name in names if name != unk}
     lacking = sorted(wanted - set(model.words))
@@ -246,7 +246,6 @@ def _check_tokens(model: ArpaModel, names: Iterable[str]) -> None:
 
 
 def _labels_by_nemo(model: ArpaModel, table: TokenTable) -> _Labels:
-    """Labels of words that are the characters of token + 100."""
     impossible = np.zeros(len(table), bool)
     impossible[table.blank] = True
     marks = {model.bos, model.eos, model.unk}
@@ -270,29 +269,29 @@ def _automaton_of(
     impossible: np.ndarray,
     unk_cost: float | None,
 ) -> Automaton:
-    """Make the automaton; `unk_cost` takes the place of `<unk>` where it is given."""
-    unk = len(impossible)  # the label of `<unk>`, one beyond the table
+    """Build the automaton; `unk_cost` replaces `<unk>` if given."""
+    unk = len(impossible)  # label of `<unk>`, one beyond the table
     if model.unk is not None:
         of_word[model.unk] = unk if unk_cost is None else NO_LABEL
-    # A history is a state if a longer n-gram begins with it, or if backing off from it
-    # costs something; all others are their longest suffix that is a state.
+    # A history is a state if it begins a longer n-gram, or has a back-off cost; all
+    # others are their longest suffix that is a state.
     histories = build_histories(model, of_word, unk + 1)
     trie, cost, backoff = histories.trie, histories.cost, histories.backoff
     ends, by_depth = histories.is_end, trie.by_depth()
     is_state = histories.prefixes() | ((backoff != 0) & ~ends)
     target, _ = histories.targets(is_state)
-    states = by_depth[is_state[by_depth]]  # shorter histories first, the root first
+    states = by_depth[is_state[by_depth]]  # shorter histories first, from the root
     number = np.zeros(trie.num_nodes, np.int32)
     number[states] = np.arange(len(states))
 
-    # NaN where no n-gram says what ending costs: `_backed_off` fills that in.
+    # NaN for unlisted final costs, which `_backed_off` fills in.
     final_cost = np.full(len(states), np.nan, np.float32)
     final_cost[number[trie.parent[ends]]] = cost[ends]
     backoff_state = number[target[trie.suffix[states]]]
     backoff_state[0] = -1
     backoff_cost = backoff[states].astype(np.float32)
     # Arcs are n-grams, at the state of their history. The root has an arc for every
-    # label, so that backing off always ends; the others have their own, by label.
+    # label, so that backing off terminates; the others have their own, by label.
     ngrams = histories.predicting()
     is_unigram = trie.parent[ngrams] == ROOT
     unigrams, arcs = ngrams[is_unigram], ngrams[~is_unigram]
@@ -324,7 +323,7 @@ def _automaton_of(
 
 @jit
 def _backed_off(final_cost, backoff_state, backoff_cost):
-    """Costs of ending where NaN stood, added up as `step` does."""
+    """Replace NaN by backed-off costs of ending, summed as in `step`."""
     filled = final_cost.copy()
     for state in range(len(final_cost)):
         total, below = np.float32(0), state

@@ -1,10 +1,10 @@
-"""A user's model behind a search: each question is put once, and its answer kept.
+"""A user's language model in a search: each query is made once and cached.
 
 class Bigrams:
     def start(self):                       # the state before an utterance
         return "<s>"
 
-    def score(self, state, word):          # nats, and the state behind the word
+    def score(self, state, word):          # nats, and the next state
         return -math.log(p[state, word]), word
 
     def finish(self, state):               # nats, for ending here
@@ -12,9 +12,9 @@ class Bigrams:
 
 decoder = TrieDecoder(tokens=tokens, lexicon=lexicon, lm=Bigrams(), options=options)
 
-States are numbered as they come up, which depends on who asks first; nothing else does.
-Where a search needs an order of states, it has `order`: a digest of the state itself,
-or, of states that only identity tells apart, of the words that led there.
+States are numbered in order of occurrence, which depends on the threads; nothing else
+does. Ties are decided by `order`: a digest of the state or, for states that only
+identity distinguishes, of the words that led there.
 
     with LmArrays(lm) as arrays:                   # an `Automaton` or a `OnDemandLM`
         kernel(arrays.now, ...)
@@ -44,11 +44,11 @@ from wfstdec.lm.kernels import FINAL, FULL, MISSES, OnDemandTable, new_table
 from wfstdec.text.tokens import TokenTable
 
 MAX_PAIRS = 1 << 20
-"""Once the model was asked so much, searches that begin start with nothing."""
+"""Size of the cache at which new searches begin with an empty one."""
 FIRST_SLOTS = 1 << 12
-_BY_HISTORY = object()  # marks states that only identity tells apart
+_BY_HISTORY = object()  # marks states that only identity distinguishes
 _Found = TypeVar("_Found")
-UNK = "<unk>"  # text that stands for words which the model has no text for
+UNK = "<unk>"  # text of words that the model lacks
 
 
 @runtime_checkable
@@ -57,8 +57,8 @@ class UserLM(Protocol):
 
     A state is anything hashable that never changes. States that are equal are one to
     the search; objects whose class has no `==` of its own differ by the words that led
-    to them. A cost of `inf`: the word is impossible. The same question must have the
-    same answer; it is asked once, and never from two threads at a time.
+    to them. A cost of `inf`: the word is impossible. Results must be deterministic;
+    each is queried once, never from two threads at a time.
 
     A model may also have:
 
@@ -74,7 +74,7 @@ class UserLM(Protocol):
         """The state before an utterance."""
 
     def score(self, state: Any, word: str, /) -> tuple[float, Hashable]:
-        """The cost of a word in a state, -ln p, and the state behind it."""
+        """Return the cost of a word in a state, -ln p, and the next state."""
 
     def finish(self, state: Any, /) -> float:
         """The cost of ending in a state."""
@@ -140,7 +140,7 @@ class OnDemandLM:
         return costs
 
     def name_of(self, word: str) -> str | None:
-        """Text that the model is asked for in place of a word; None: it cannot be."""
+        """Return the text of a word for the model, or None."""
         if self._words is None or word in self._words:
             return word
         return UNK if UNK in self._words else None
@@ -168,7 +168,7 @@ class OnDemandLM:
         return [self._checked("finish", cost, "</s>") for cost in costs]
 
     def _ask(self, method: str, *columns: Sequence[Any]) -> list[Any]:
-        """Ask N questions: all at once where the model can, else one by one."""
+        """Query N scores, in a batch if the model supports it."""
         batch = getattr(self.model, f"{method}_batch", None)
         if batch is None:
             return list(map(getattr(self.model, method), *columns))
@@ -198,7 +198,7 @@ class ScoreCache:
     def __init__(self, lm: OnDemandLM) -> None:
         self._lm, num_labels = lm, lm.num_labels
         self._texts = [*lm.names, UNK]
-        self._labels: dict[str, int] = {}  # of words behind the table
+        self._labels: dict[str, int] = {}  # of words after the table
         self._states: list[Any] = []
         self._numbers: dict[Any, int] = {}
         self.order = np.zeros(FIRST_SLOTS, np.uint64)  # of states: breaks ties
@@ -212,7 +212,7 @@ class ScoreCache:
         return len(self._known)
 
     def labels_of(self, texts: Sequence[str]) -> np.ndarray:
-        """Labels by which the model is asked for OOV words, int32 [N]."""
+        """Return labels of OOV words, int32 [N]."""
         with self._lm.lock:
             for text in texts:
                 if text not in self._labels:
@@ -221,7 +221,7 @@ class ScoreCache:
             return np.array([self._labels[text] for text in texts], np.int32)
 
     def take(self, aliases: np.ndarray) -> OnDemandTable:
-        """A table for one thread; `aliases`: int32, labels behind the table's."""
+        """Return a table for one thread; `aliases`: int32, labels after the table's."""
         with self._lm.lock:
             if not self._states:
                 self._number(self._lm.model.start(), b"")
@@ -239,14 +239,14 @@ class ScoreCache:
             self._free.give(table)
 
     def answered(self, table: OnDemandTable) -> OnDemandTable:
-        """The table with the answers to what was noted in it."""
+        """Return the table with the scores of its recorded pairs."""
         misses = table.misses[: table.counts[MISSES]]
         keys = table.keys[misses].tolist()
         with self._lm.lock:
             if unknown := [key for key in keys if key not in self._known]:
                 self._known |= self._ask(unknown)
             if table.counts[FULL]:
-                # Empty: the search asks again, and the answers are known.
+                # Empty: the search repeats its queries, which are cached.
                 larger = new_table(2 * len(table.keys), table.num_labels)
                 return self._fitted(larger, table.aliases)
             for slot, key in zip(misses.tolist(), keys, strict=True):
@@ -255,7 +255,7 @@ class ScoreCache:
             return self._fitted(table, table.aliases)
 
     def _ask(self, keys: list[int]) -> dict[int, tuple[float, int]]:
-        """Ask for costs and next states, the ends and the words in a batch each."""
+        """Query costs and next states, ends and words in a batch each."""
         lm, answers = self._lm, {key: (math.inf, key >> 32) for key in keys}
         ends = [key for key in keys if key & FINAL == FINAL]
         texts = {key: key & FINAL for key in keys if key & FINAL != FINAL}
@@ -294,7 +294,7 @@ AnyModel = Automaton | OnDemandLM
 class LmArrays:
     """The arrays of a model for one search; its table is borrowed from a pool."""
 
-    now: Automaton | OnDemandTable  # What kernels take
+    now: Automaton | OnDemandTable  # argument of kernels
 
     def __init__(self, lm: AnyModel, oov_words: Sequence[str] = ()) -> None:
         self._answers: ScoreCache | None = None
@@ -317,7 +317,7 @@ class LmArrays:
             self.now = self._answers.empty
 
     def answer(self) -> bool:
-        """Ask the model for what was missing; whether anything was."""
+        """Query the model for missing pairs; return whether there were any."""
         if not kernels.unanswered(self.now):
             return False
         assert self._answers is not None and isinstance(self.now, OnDemandTable)

@@ -1,13 +1,12 @@
-"""Models of Transformers that write texts token by token, for `AttentionDecoder`.
+"""Autoregressive models of Transformers for `AttentionDecoder`.
 
     model = HfAttentionModel(whisper, processor, prompt=[50258, 50259, 50359, 50363])
     decoder = AttentionDecoder(model, options=AttentionOptions(beam_size=8))
     hyps = decoder.decode(model.encode(**processor(audio, return_tensors="pt")))
     processor.decode(hyps[0].token_ids)
 
-Whisper, Moonshine, Speech2Text and others with an encoder and a decoder. Only the
-tokenizer's and the model's own calls are used; nothing of Transformers is imported but
-its cache.
+Supports Whisper, Moonshine, Speech2Text and other models with encoder and decoder,
+through methods of tokenizer and model. Only the cache is imported from Transformers.
 """
 
 import inspect
@@ -35,32 +34,32 @@ from wfstdec.text.tokens import (
 
 
 class DecoderState(NamedTuple):
-    """The decoder after some tokens, of N rows."""
+    """State of the decoder after some tokens, of N rows."""
 
-    memory: Any  # A cache of keys and values, changed in place by its owner
+    memory: Any  # Cache of keys and values, changed in place by its owner
     frames: Tensor  # [B, T, D] of utterances, not rows
-    mask: Tensor | None  # [B, T], real frames; None where the decoder takes none
-    utterance: Tensor  # int64 [N], whose rows they are
+    mask: Tensor | None  # [B, T], real frames; None if the decoder takes none
+    utterance: Tensor  # int64 [N], utterance of each row
 
     @classmethod
     def of(cls, memory: Any, frames: Tensor, lengths: Tensor) -> Self:
-        """The state before any token, a row of each utterance."""
+        """Return the state before any token, one row per utterance."""
         time = torch.arange(frames.shape[1], device=frames.device)
         utterance = torch.arange(len(frames), device=frames.device)
         return cls(memory, frames, time < lengths[:, None], utterance)
 
 
 def phrase_tokenizer(tokenize: Any, ids: Any, barred: frozenset[int]) -> ModelTokenizer:
-    """Cut phrases as `tokenize` and `ids` cut texts, without `barred` tokens."""
+    """Return a tokenizer of phrases by `tokenize` and `ids`, without `barred` ones."""
     spell = IdSpeller(ids, barred=barred, variants=ways_behind_space)
-    # Tokenizers that know no space spell nothing behind one.
+    # Tokenizers without a space token spell nothing after one.
     other = IdSpeller(ids, barred=barred, variants=case_variants)
     cut = partial(_cut_behind_space, tokenize)
     return ModelTokenizer(cut, partial(_first_spelt, spell, other))
 
 
 def _cut_behind_space(tokenize: Any, text: str) -> list[str]:
-    """Cut a text as models write it: byte-level tokenizers put the space into it."""
+    """Cut a text after a space, which byte-level tokenizers include."""
     names = tokenize(text)
     if names and names[0].startswith(WORD_START):
         return names
@@ -73,30 +72,30 @@ def _first_spelt(spell: Any, other: Any, phrases: Sequence[str]) -> list[list[Id
 
 
 def dim_of(config: Any) -> int:
-    """D of the frames of a model of Transformers."""
+    """Return D of the frames of a model of Transformers."""
     return int(getattr(config, "d_model", None) or config.hidden_size)
 
 
 class HfAttentionModel:
-    """A model of Transformers as the search asks for it; see `AttentionModel`.
+    """`AttentionModel` of a model of Transformers.
 
-    Keys and values of cross-attention are kept for rows; they are copied when the rows
-    of utterances change in number. Phrases are cut by the tokenizer, behind a space.
+    Keys and values of cross-attention are kept for rows; they are copied when the
+    number of rows of an utterance changes. The tokenizer cuts phrases, after a space.
 
     Args:
         model: Such as `WhisperForConditionalGeneration`, in evaluation mode.
         tokenizer: Its tokenizer, or its processor.
-        prompt: What the decoder is given first; None gives it the model's
-            `decoder_start_token_id`. Whisper wants language and task too.
-        eos: The end; None asks the tokenizer.
-        neutral: Marks without text; None asks the tokenizer.
+        prompt: First tokens of the decoder; None takes the model's
+            `decoder_start_token_id`. Whisper also needs language and task.
+        eos: Token that ends a text; None takes the tokenizer's.
+        neutral: Marks without text; None takes the tokenizer's.
         suppress: Tokens that are never emitted; None takes `suppress_tokens` of the
-            model's `generation_config`. The others are probabilities without them.
-        max_tokens: Of a text; None takes the positions of the decoder.
+            model's `generation_config`. Probabilities are normalised without them.
+        max_tokens: Limit of a text; None takes the positions of the decoder.
 
     Raises:
-        TokenTableError: Two tokens have one id, or it is no tokenizer.
-        OptionError: No end, or nothing to begin with.
+        TokenTableError: Two tokens share an id, or `tokenizer` is none.
+        OptionError: No end token, or no first token.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class HfAttentionModel:
         self._max_tokens = max_tokens
 
     def limit(self, num_frames: int) -> int:
-        """Implement `AttentionModel.limit`: what the decoder has positions for."""
+        """Implement `AttentionModel.limit`: the positions of the decoder."""
         config = self.model.config
         names = ("max_target_positions", "max_position_embeddings")
         room = next((getattr(config, n) for n in names if hasattr(config, n)), 448)
@@ -146,20 +145,20 @@ class HfAttentionModel:
 
     @torch.inference_mode()
     def encode(self, **inputs: Any) -> list[Tensor]:
-        """Frames of the encoder, [T', D] for each utterance.
+        """Return frames of the encoder, [T', D] for each utterance.
 
         Args:
-            inputs: What the processor gives: features or samples, and their mask.
+            inputs: Output of the processor: features or samples, and their mask.
 
         Raises:
-            AudioLengthError: Longer than the 30 s that Whisper hears.
+            AudioLengthError: Longer than Whisper's window of 30 s.
         """
         config = self.model.config
         features = next(iter(inputs.values()))
         room = getattr(config, "max_source_positions", None)
         if room and self._is_whisper and features.shape[-1] > 2 * room:
             raise AudioLengthError(
-                f"T={features.shape[-1]} frames, Whisper hears {2 * room} (30 s); for "
+                f"T={features.shape[-1]} frames, Whisper takes {2 * room} (30 s); for "
                 "long audio: model.generate with PhraseBoostLogitsProcessor"
             )
         encoder = self.model.get_encoder()
@@ -176,7 +175,7 @@ class HfAttentionModel:
         return [row[:count] for row, count in zip(frames, counts, strict=True)]
 
     def num_audio_frames(self, frames: Tensor) -> int:
-        """Frames of the audio among those of a Whisper, as its encoder marks them."""
+        """Return the number of audio frames of a Whisper, from the encoder's marks."""
         marks = (
             frames[:, dim_of(self.model.config) :]
             if self._is_whisper
@@ -195,7 +194,7 @@ class HfAttentionModel:
         """Implement `AttentionModel.start`.
 
         Raises:
-            ShapeError: Utterances of other lengths, and a decoder without a mask.
+            ShapeError: Utterances of different lengths, and a decoder without a mask.
         """
         from transformers import DynamicCache, EncoderDecoderCache
 
@@ -216,7 +215,7 @@ class HfAttentionModel:
     @torch.inference_mode()
     def step(self, labels: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Implement `AttentionModel.step`."""
-        # Their keys and values are in the cache: frames only tell how many there are.
+        # Their keys and values are in the cache: only the number of frames matters.
         frames = state.frames[:1].expand(len(labels), -1, -1)
         return self._run(labels[:, None], state, frames)
 

@@ -4,8 +4,8 @@
     decoder = AttentionDecoder(model)
     print(decoder.decode(model.encode([waveform]))[0].text)
 
-Layouts of decoders are those of `models.onnx_attention`; the encoder's, and what the
-model is, follow from the names of inputs and tokens.
+Layouts of decoders are those of `models.onnx_attention`. The encoder's layout and the
+kind of model follow from the names of inputs and tokens.
 """
 
 import base64
@@ -48,16 +48,15 @@ from wfstdec.text.lexicon import WORD_START, tokenizer_beside
 from wfstdec.text.tokens import TokenTable, byte_name, names_of
 
 Frames = Callable[[np.ndarray], np.ndarray]
-"""An encoder: samples float32 [N] to frames [T, D]."""
+"""Encoder: samples float32 [N] to frames [T, D]."""
 
 _SAMPLES = {"whisper": 320, "moonshine": 384, "speech_to_text": 640}
-"""Samples to a frame of the encoder."""
+"""Samples in a frame of the encoder."""
 _POSITIONS = {"whisper": 448, "moonshine": 194, "canary": 1024}
-"""Tokens that a decoder has room for, where its files do not say."""
+"""Positions of decoders whose files do not contain them."""
 _ROOM = "max_target_positions n_text_ctx max_sequence_length max_position_embeddings"
 _WINDOW_S = 30.0  # Of Whisper
-_MULTILINGUAL = 51865
-"""Outputs of the smallest Whisper that knows several languages."""
+_MULTILINGUAL = 51865  # Outputs of the smallest multilingual Whisper
 
 _LINE = re.compile(r"(.*)[ \t](\d+)")
 _NO_TEXT = re.compile(r"<\|.*\|>|<<.*>>|</?s>|<unk>|<pad>|<unused_\d+>")
@@ -70,7 +69,7 @@ _OF_WHISPER = {
     **{"eot": _LAST, "sot": _FIRST, "transcribe": "<|transcribe|>"},
     **{"translate": "<|translate|>", "no_timestamps": "<|notimestamps|>"},
 }
-"""Marks of Whisper by the metadata of sherpa-onnx that have their ids."""
+"""Marks of Whisper by the key of their ids in sherpa-onnx's metadata."""
 
 _PARTS = (
     ("preprocess", "encoder", "uncached_decode", "cached_decode"),
@@ -78,7 +77,7 @@ _PARTS = (
     ("encoder", "decoder", "decoder_with_past"),
     ("encoder", "decoder"),
 )
-"""The files of layouts; the first whose last file is there, or any decoder, counts."""
+"""Files of layouts; the first whose last file exists, or any decoder, counts."""
 
 
 def load_attention(path: Path, given: ModelOptions) -> SpeechModel:
@@ -115,7 +114,7 @@ def load_attention(path: Path, given: ModelOptions) -> SpeechModel:
         tokenizer = phrase_tokenizer(*how, neutral | {eos})
     prompt = prompt_of(ids, facts, given.language, len(names))
     if encoder.get_inputs()[0].name == "audio_signal" and WORD_START in ids:
-        prompt = [ids[WORD_START], *prompt]  # as onnx-asr has it
+        prompt = [ids[WORD_START], *prompt]  # as in onnx-asr
     room = next((facts[n] for n in _ROOM.split() if n in facts), _POSITIONS[kind])
     net = OnnxAttention(later[0], later[-1], names, eos, prompt)
     net.positions, net.suppressed = int(room), _suppressed(facts) - {eos}
@@ -129,7 +128,7 @@ def load_attention(path: Path, given: ModelOptions) -> SpeechModel:
 
 
 def load_hf_attention(model: Any, processor: Any, given: ModelOptions) -> SpeechModel:
-    """Make a `SpeechModel` of a model of Transformers and its processor."""
+    """Return a `SpeechModel` of a model of Transformers and its processor."""
     extractor = getattr(processor, "feature_extractor", processor)
     kind, rate = model.config.model_type, extractor.sampling_rate
     ids = {name: i for i, name in names_of(processor).items()}
@@ -168,7 +167,7 @@ def _model(
 def _encoder(
     before: Any, encoder: Any, facts: Mapping[str, Any], given: ModelOptions
 ) -> tuple[str, Frames, int]:
-    """What the model is, its encoder, and D of its frames, 0 where that is open."""
+    """Return the kind of model, its encoder, and D of its frames, 0 if open."""
     first, out = encoder.get_inputs()[0], encoder.get_outputs()[0]
     dim = out.shape[-1] if isinstance(out.shape[-1], int) else 0
 
@@ -193,7 +192,7 @@ def _whisper(encoder: Any, features: Frames, samples: np.ndarray) -> np.ndarray:
     outputs = encoder.run(None, {encoder.get_inputs()[0].name: features(samples)})
     if outputs[0].ndim == 3:
         return outputs[0][0]
-    # Keys and values of cross-attention [L, 1, T, S], side by side in a frame.
+    # Keys and values of cross-attention [L, 1, T, S], joined in a frame.
     both = np.stack([one[:, 0] for one in outputs[:2]])
     return both.transpose(2, 0, 1, 3).reshape(both.shape[2], -1)
 
@@ -202,7 +201,7 @@ def _nemo(encoder: Any, features: Frames, axis: int, samples: np.ndarray) -> np.
     some = features(samples)
     given = np.ascontiguousarray(some.T if axis == 1 else some)[None]
     found, real = run_parts(encoder, [given], counts=np.array([len(some)]))
-    return found[0, : int(real.sum())]  # of a mask, or the number itself
+    return found[0, : int(real.sum())]  # a mask, or the number
 
 
 def _moonshine(before: Any, encoder: Any, samples: np.ndarray) -> np.ndarray:
@@ -215,7 +214,7 @@ def _moonshine(before: Any, encoder: Any, samples: np.ndarray) -> np.ndarray:
 def _names(
     home: Path, given: ModelOptions, facts: Mapping[str, Any], size: int
 ) -> tuple[list[str], Path | None]:
-    """Names of the outputs, all different, and their file."""
+    """Return distinct names of the outputs, and their file."""
     if isinstance(given.tokens, TokenTable):
         return list(given.tokens.names), None
     usual = ("tokenizer.json", "vocab.json", "vocab.txt", "*tokens.txt")
@@ -235,7 +234,6 @@ def _names(
 
 
 def _by_id(file: Path, facts: Mapping[str, Any]) -> dict[int, str]:
-    """Names of tokens by their ids."""
     if file.suffix == ".json":
         found = read_json(file)
         vocab: Any = found["model"]["vocab"] if "model" in found else found
@@ -265,7 +263,7 @@ def _by_id(file: Path, facts: Mapping[str, Any]) -> dict[int, str]:
 def prompt_of(
     ids: Mapping[str, int], facts: Mapping[str, Any], language: str | None, size: int
 ) -> list[int]:
-    """What the decoder is given first: start, language, task, no timestamps."""
+    """Return the first tokens of the decoder: start, language, task, no timestamps."""
     code = language or "en"
     if _CANARY[0] in ids:
         names = [name.format(code) for name in _CANARY]
@@ -274,7 +272,7 @@ def prompt_of(
         if int(facts.get("is_multilingual", size >= _MULTILINGUAL)):
             names[1:1] = [f"<|{code}|>", "<|transcribe|>"]
         elif code != "en":
-            what = f"language={language!r} of a Whisper of English alone"
+            what = f"language={language!r} of an English-only Whisper"
             raise ModelError(f"{what}, expected 'en'")
     else:
         names = ["<s>"]
@@ -287,7 +285,6 @@ def prompt_of(
 
 
 def _suppressed(facts: Mapping[str, Any]) -> set[int]:
-    """Tokens that Whisper never emits, as its files have them."""
     if "non_speech_tokens" not in facts:
         return set(facts.get("suppress_tokens") or ())
     marks = range(int(facts["eot"]) + 1, int(facts.get("no_timestamps", 0)) + 1)

@@ -1,14 +1,14 @@
-"""Encoders: audio to log-probs, the two verbs that all models have in common.
+"""Encoders: the interfaces of models that turn audio into log-probs.
 
     class Encoder:
         spec: EncoderSpec                  # tokens, frame shift, sample rate
         encode(waveforms) -> [logprobs]    # float32 [N] each -> float32 [T, V] each
 
     class StreamingEncoder(Encoder):
-        start() -> state                   # of one stream
+        start() -> state                   # of a stream
         step(states, chunks, last) -> [logprobs]    # a chunk [n] each -> [t, V] each
 
-`BatchEncoder` decides which utterances share a batch, and checks what comes out.
+`BatchEncoder` selects the utterances of a batch, and validates the outputs.
 """
 
 import json
@@ -35,31 +35,30 @@ from wfstdec.text.files import PathLike, reading
 from wfstdec.text.lexicon import load_tokens
 from wfstdec.text.tokens import TokenTable
 
-SHORTEST_S = 0.1
-"""Shorter audio is padded with zeros for the network: convolutions need some."""
+SHORTEST_S = 0.1  # Shorter audio is padded with zeros: convolutions need a minimum
 SLACK_S, SLACK = 0.65, 0.01
-"""What frames and audio may differ by: T-one's give up to two chunks of 0.3 s more."""
+"""Allowed difference of frames and audio: T-one adds up to two chunks of 0.3 s."""
 _ROW_SLACK = 0.05  # nats; float16 and int8 models round
 _ROWS_CHECKED = 64
 
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """Facts of a model that its log-probs are used by."""
+    """Facts of a model that users of its log-probs need."""
 
-    tokens: TokenTable  # The V outputs by name, the blank among them
-    frame_shift_s: float  # Seconds from a frame to the next
+    tokens: TokenTable  # Names of the V outputs, including the blank
+    frame_shift_s: float  # Seconds between frames
     sample_rate: int  # Samples per second of its audio
-    max_batch: int = 1  # Utterances at once; 1 is best on a CPU
-    # Whether an utterance's log-probs do not depend on its padding. If not, only
-    # utterances of one length share a batch
+    max_batch: int = 1  # Utterances in a batch; 1 is best on a CPU
+    # Whether log-probs do not depend on padding. If not, only utterances of equal
+    # length share a batch
     pads_exactly: bool = False
-    # "ctc": rows are log-probs of the tokens. "transducer", "attention": they are
-    # frames [T, D], which the decoder gives to the model's net
+    # "ctc": rows are log-probs of the tokens. "transducer", "attention": rows are
+    # frames [T, D] for the model's net
     family: str = "ctc"
     frame_dim: int = 0  # D of frames
-    # Seconds that the encoder always hears, silence behind what is shorter: the last
-    # number of a frame is then 1 within the audio, else 0. 0: it hears the audio alone
+    # Window of the encoder in seconds; shorter audio is padded with silence, and the
+    # last number of a frame is 1 within the audio, else 0. 0: no padding
     window_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -75,26 +74,26 @@ class EncoderSpec:
 
     @property
     def width(self) -> int:
-        """Numbers in a row of what `encode` gives."""
+        """Number of columns of `encode`'s output."""
         return self.frame_dim or len(self.tokens)
 
 
 TOKEN_FILES = ("tokens.txt", "units.txt", "vocab.txt", "vocab.json")
-"""Files with the tokens in a model's folder."""
+"""Names of token tables in a model's folder."""
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Options of `load_model`; None is left to the model."""
+    """Options of `load_model`; None leaves them to the model."""
 
-    # The token table of the model's outputs, or its file
+    # Token table of the model's outputs, or its file
     tokens: PathLike | TokenTable | None = None
     blank: int | str | None = None  # CTC's blank, by name or index
-    frame_shift_s: float | None = None  # Seconds from a frame to the next
-    sample_rate: int | None = None  # Samples a second
-    logits: bool | None = None  # Whether the outputs are still to be normalised
+    frame_shift_s: float | None = None  # Seconds between frames
+    sample_rate: int | None = None  # Samples per second
+    logits: bool | None = None  # Whether the outputs need normalisation
     threads: int = 1  # Of onnxruntime
-    max_batch: int = 1  # Utterances at once
+    max_batch: int = 1  # Utterances in a batch
     head: str | None = None  # "ctc" or "transducer", of a hybrid model
     language: str | None = None  # Of attention models, such as "en"
 
@@ -106,12 +105,12 @@ class ModelOptions:
         shift: float | Callable[[int], float | None] | None,
         rate: int | None,
     ) -> EncoderSpec:
-        """The caller's facts before the model's own; a missing one is an error."""
-        # `shift` in seconds, or a function of the sample rate that finds it.
+        """Return the facts of a model; the caller's override the model's own."""
+        # `shift` in seconds, or a function of the sample rate.
         blank = blank if self.blank is None else self.blank
         given = tokens if self.tokens is None else self.tokens
         if given is None:
-            what = f"found no tokens, none of {' '.join(TOKEN_FILES)} is next to it"
+            what = f"found no tokens, none of {' '.join(TOKEN_FILES)} is in its folder"
             raise ModelError(f"{place}: {what}; expected tokens= (--tokens)")
         table = load_tokens(given, blank)
         rate = self.sample_rate or rate
@@ -121,17 +120,17 @@ class ModelOptions:
         shift = self.frame_shift_s or (shift(int(rate)) if callable(shift) else shift)
         if shift is None:
             expected = "expected frame_shift_s= (--frame-shift)"
-            raise ModelError(f"{place}: says nowhere how long a frame is, {expected}")
+            raise ModelError(f"{place}: no frame shift, {expected}")
         return EncoderSpec(table, float(shift), int(rate), self.max_batch)
 
 
-def tokens_beside(folder: Path) -> Path | None:
-    """The first of `TOKEN_FILES` that a folder has."""
+def tokens_in(folder: Path) -> Path | None:
+    """Return the first of `TOKEN_FILES` in a folder."""
     return next((folder / n for n in TOKEN_FILES if (folder / n).is_file()), None)
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
-    """A JSON object, or an empty one where there is no such file."""
+    """Return a JSON object, empty if the file does not exist."""
     if not path.is_file():
         return {}
     with reading(path, "JSON object", "one"):
@@ -143,12 +142,12 @@ def read_json(path: Path) -> Mapping[str, Any]:
 
 @runtime_checkable
 class Encoder(Protocol):
-    """A model that makes log-probs of whole utterances."""
+    """Model that turns whole utterances into log-probs."""
 
     spec: EncoderSpec
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Encode utterances, each by itself in effect.
+        """Encode utterances, independently of each other.
 
         Args:
             waveforms: float32 [N] each, in [-1, 1], at `spec.sample_rate`.
@@ -160,25 +159,25 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class StreamingEncoder(Encoder, Protocol):
-    """An encoder that also takes an utterance chunk by chunk."""
+    """Encoder that also processes streams chunk by chunk."""
 
     def start(self) -> Any:
-        """Make the state of a new stream; states share nothing."""
+        """Return the state of a new stream, independent of others."""
 
     def step(
         self, states: Sequence[Any], chunks: Sequence[np.ndarray], last: Sequence[bool]
     ) -> list[np.ndarray]:
-        """Advance some streams, each by a chunk of any size; states change in place.
+        """Advance streams, each by a chunk of any size; states change in place.
 
         Args:
-            states: Of the streams that have something new.
+            states: Of the streams to advance.
             chunks: float32 [n] each; n may be 0.
-            last: For each, whether its audio ends with this chunk. Its state is of no
-                use afterwards.
+            last: For each, whether its audio ends with this chunk. Its state is invalid
+                afterwards.
 
         Returns:
-            The frames that are new, float32 [t, V] each; t may be 0. Over a whole
-            stream they depend on the audio alone, never on how it was cut.
+            New frames, float32 [t, V] each; t may be 0. Over a whole stream they depend
+            on the audio only, not on the chunks.
         """
 
 
@@ -188,7 +187,7 @@ Run = Callable[[np.ndarray, np.ndarray], Sequence[np.ndarray]]
 def encode_recording(
     model: Any, name: str, audio: AudioLike, span: slice = slice(None)
 ) -> tuple[np.ndarray, float]:
-    """What a model makes of a recording, and its seconds; errors name it."""
+    """Return the output for a recording, and its seconds; errors name it."""
     rate = model.spec.sample_rate
     try:
         waveform = read_audio(audio, rate).waveform[span]
@@ -200,7 +199,7 @@ def encode_recording(
 
 
 class BatchEncoder:
-    """Batches and checks: `run` makes [T, V] each of float32 [B, N] and int64 [B]."""
+    """Batching and validation: `run` maps float32 [B, N], int64 [B] to [T, V] each."""
 
     def __init__(self, spec: EncoderSpec, run: Run, *, logits: bool = False) -> None:
         self.spec, self._run, self._logits = spec, run, logits
@@ -236,19 +235,19 @@ class BatchEncoder:
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         order, spec = sorted(range(len(lengths)), key=lengths.__getitem__), self.spec
-        # Padding changes log-probs, except of models that declare otherwise.
+        # Padding changes log-probs, except for models that declare otherwise.
         for _, same in groupby(order, lambda i: spec.pads_exactly or lengths[i]):
             while group := list(islice(same, spec.max_batch)):
                 yield group
 
 
 def one_by_one(function: Callable[[np.ndarray], Any]) -> Run:
-    """The `run` of a function that takes one waveform."""
+    """Return the `run` of a function of one waveform."""
     return lambda batch, _: [as_array(function(waveform)) for waveform in batch]
 
 
 def as_array(rows: Any) -> np.ndarray:
-    """Rows of numpy, or of torch on any device, without an axis for one utterance."""
+    """Return rows of numpy, or of torch on any device, without the utterance axis."""
     if hasattr(rows, "detach"):
         rows = rows.detach().float().cpu().numpy()
     rows = np.asarray(rows)
@@ -256,7 +255,7 @@ def as_array(rows: Any) -> np.ndarray:
 
 
 def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
-    """Return samples as float32 [N], padded with zeros to the shortest."""
+    """Return samples as float32 [N], padded with zeros to `shortest`."""
     waveform = np.asarray(waveform)
     if waveform.ndim != 1:
         advice = "expected [N]; read_audio mixes channels"
@@ -280,7 +279,7 @@ def log_softmax(rows: np.ndarray) -> np.ndarray:
 def checked_rows(
     rows: np.ndarray, spec: EncoderSpec, logits: bool = False
 ) -> np.ndarray:
-    """Return what a network gave: log-probs float32 [T, V], or frames [T, D]."""
+    """Validate the output of a network: log-probs float32 [T, V], or frames [T, D]."""
     rows, tokens = np.asarray(rows, np.float32), spec.tokens
     if rows.ndim != 2:
         raise ShapeError(f"the model gave {rows.shape}, expected [T, V]")
@@ -298,13 +297,13 @@ def checked_rows(
         )
     if logits and len(rows):
         rows = log_softmax(rows)
-    # A few rows tell logits from log-probs.
+    # A few rows distinguish logits from log-probs.
     some = rows[:: max(1, len(rows) // _ROWS_CHECKED)]
     with np.errstate(over="ignore", divide="ignore"):
         masses = np.exp(some.astype(np.float64)).sum(axis=1)
     if np.isnan(masses).any():
         raise LogprobError("the model gave NaN, expected log-probs")
-    # How far they are from 1 as factors: 0.01 is as wrong as 100.
+    # Relative distance of the sums from 1: 0.01 is as wrong as 100.
     off = np.abs(np.log(np.maximum(masses, 1e-99)))
     if off.max(initial=0) <= _ROW_SLACK:
         return rows
@@ -317,12 +316,12 @@ def checked_rows(
 
 
 def check_frames(num_frames: int, num_samples: int, spec: EncoderSpec) -> None:
-    """Compare the frames of an utterance with its audio."""
+    """Compare the number of frames with the length of the audio."""
     frames_s = num_frames * spec.frame_shift_s
     audio_s = num_samples / spec.sample_rate
     if abs(frames_s - audio_s) <= SLACK_S + SLACK * audio_s:
         return
-    why = "the model hears only a part of what is long (cut the recording), or "
+    why = "the model covers only a part of long audio (cut the recording), or "
     raise ModelError(
         f"{num_frames} frames of {spec.frame_shift_s:g} s are {frames_s:.2f} s, "
         f"expected {audio_s:.2f} s of audio: {why * (frames_s < audio_s)}its frame "
@@ -333,7 +332,7 @@ def check_frames(num_frames: int, num_samples: int, spec: EncoderSpec) -> None:
 def checked_chunks(
     states: Sequence[Any], chunks: Sequence[np.ndarray], last: Sequence[bool]
 ) -> Iterator[tuple[Any, np.ndarray]]:
-    """Each stream's state with its chunk; whether it ends is noted in `ended`."""
+    """Yield each stream's state and validated chunk; update `ended`."""
     for state, chunk, ends in zip(states, chunks, last, strict=True):
         if state.ended:
             raise OptionError("a chunk for a stream that has ended, expected none")
@@ -343,28 +342,28 @@ def checked_chunks(
 
 @dataclass
 class WindowState:
-    """Audio of a stream that windows still need."""
+    """Audio of a stream that later windows need."""
 
     # float32 [n], from frame `first` on
     samples: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-    first: int = 0  # The frame where `samples` begin
-    done: int = 0  # Frames that have gone out
-    # Frames that windows are longer, for an encoder that gave none in time
+    first: int = 0  # Frame where `samples` begin
+    done: int = 0  # Number of emitted frames
+    # Extra frames of windows, for an encoder that returned none in time
     late: int = 0
-    ended: bool = False  # Whether the last chunk has been given
+    ended: bool = False  # Whether the last chunk has been processed
 
 
 class Windowed:
-    """A `StreamingEncoder` of an `Encoder`; times are rounded up to whole frames.
+    """`StreamingEncoder` by overlapping windows; times are rounded up to whole frames.
 
     Args:
-        encoder: Of whole utterances.
-        chunk_s: Seconds that come out at once.
-        left_s: Seconds of context before them.
-        right_s: Seconds behind them; the delay.
+        encoder: Encoder of whole utterances.
+        chunk_s: Seconds of a step.
+        left_s: Seconds of context before it.
+        right_s: Seconds of context after it, which are the delay.
 
     Raises:
-        OptionError: Times out of range, or frames that are no whole number of samples.
+        OptionError: Times out of range, or a frame is not a whole number of samples.
     """
 
     def __init__(
@@ -397,7 +396,7 @@ class Windowed:
         chunks: Sequence[np.ndarray],
         last: Sequence[bool],
     ) -> list[np.ndarray]:
-        """Implement `StreamingEncoder.step`; windows of streams go by one `encode`."""
+        """Implement `StreamingEncoder.step`; one `encode` runs the windows of all."""
         for state, samples in checked_chunks(states, chunks, last):
             state.samples = np.concatenate([state.samples, samples])
         found: list[list[np.ndarray]] = [[] for _ in states]
@@ -411,7 +410,6 @@ class Windowed:
         return [np.concatenate([empty, *parts]) for parts in found]
 
     def _size(self, state: WindowState) -> int:
-        """Samples of the next window."""
         end = state.done + self._chunk + self._right + state.late
         return (end - state.first) * self._shift
 
@@ -419,9 +417,9 @@ class Windowed:
         return len(state.samples) >= (1 if state.ended else self._size(state))
 
     def _take(self, state: WindowState, rows: np.ndarray) -> np.ndarray:
-        """The frames that are due; audio that no window needs any more is dropped."""
-        # Frames are counted from the start of the stream. An encoder whose last frames
-        # are missing (its convolutions need more audio) gives them in the next window.
+        """Return new frames, and drop audio that no later window needs."""
+        # Frames are counted from the start of the stream. Last frames that an encoder
+        # omits (its convolutions need more audio) come from the next window.
         skip = state.done - state.first
         is_rest = state.ended and len(state.samples) <= self._size(state)
         due = rows[skip:] if is_rest else rows[skip : skip + self._chunk]

@@ -1,7 +1,7 @@
-"""Load a model of any kind: what it is follows from its files, or from its class.
+"""Loading of models of any kind, recognised from their files or class.
 
-Tokens, blank, frame shift and sample rate are the model's own; what its files do not
-have must be given; arguments take precedence over files.
+Tokens, blank, frame shift and sample rate come from the model's files. Missing ones
+must be given; arguments take precedence over files.
 """
 
 import importlib
@@ -50,13 +50,12 @@ from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import load_tokens
 from wfstdec.text.tokens import TokenTable
 
-HAMA = "1.7.0"
-"""The version of `hama` whose insides are used here."""
+HAMA = "1.7.0"  # Version of `hama` whose internals are used
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
 class _ModelSource:
-    """A model as requested; its parts are opened once, when needed."""
+    """Requested model; its parts are opened once, when needed."""
 
     def __init__(self, model: Any, given: ModelOptions) -> None:
         self.model, self.given = model, given
@@ -66,7 +65,7 @@ class _ModelSource:
 
     @cached_property
     def onnx(self) -> Path | None:
-        """The file, or the only one in the folder; others before quantised ones."""
+        """Return the file, or the only one in the folder; unquantised ones first."""
         if self.path is None:
             return None
         if self.path.is_file():
@@ -88,9 +87,9 @@ class _ModelSource:
 class Kind(NamedTuple):
     """Kind of model."""
 
-    name: str  # the value of `kind=`
-    looks: str  # What it looks like, for errors
-    # Makes the encoder, or None where the model is of another kind
+    name: str  # value of `kind=`
+    looks: str  # description, for errors
+    # Returns the encoder, or None for a model of another kind
     load: Callable[[_ModelSource], Encoder | None]
 
 
@@ -108,34 +107,35 @@ def load_model(
     head: str | None = None,
     language: str | None = None,
 ) -> Encoder:
-    """Load a model: audio at its sample rate to log-probs, or to an encoder's frames.
+    """Load a model that turns audio into log-probs, or into an encoder's frames.
 
-    A CTC model makes log-probs, for `WfstDecoder` and others. A transducer or an
-    attention model is a `SpeechModel`, for `TransducerDecoder` or `AttentionDecoder`:
-    its `spec.family` says so.
+    A CTC model returns log-probs, for `WfstDecoder` and others. A transducer or an
+    attention model is a `SpeechModel`, for `TransducerDecoder` or `AttentionDecoder`,
+    according to its `spec.family`.
 
     Args:
         model: An ONNX file, a folder of a model, `"hama"`, `"module:function"`, or a
             .json file that maps the tokens of one of these (`MappedTokens`); or an
             object: a function, a model of Transformers with its processor as a pair, an
             `Encoder`.
-        tokens: The names of its outputs; None takes the table in its folder.
+        tokens: Names of its outputs; None takes the table in its folder.
         blank: CTC's blank, by name or index; None leaves it to the model.
-        frame_shift_s: Seconds from a frame to the next.
+        frame_shift_s: Seconds between frames.
         sample_rate: Samples per second of its audio.
         kind: One of `KINDS`; None tries all in order.
-        logits: Whether its outputs are to be normalised; None leaves it to the model.
-        threads: Of onnxruntime. One worker for each core and a thread each is fastest.
-        max_batch: Utterances at once: more than one gains nothing on a CPU.
+        logits: Whether its outputs need normalisation; None leaves it to the model.
+        threads: Threads of onnxruntime. One worker per core with one thread each is
+            fastest.
+        max_batch: Utterances in a batch: more than one is not faster on a CPU.
         head: `"ctc"` or `"transducer"`, of a folder that has both; None takes the
             transducer.
         language: Of an attention model, such as `"de"`; None is English.
 
     Raises:
-        ModelError: It is of no kind, or lacks information; names the missing argument.
-        FormatError, TokenTableError: A file of it cannot be read.
-        BackendError: What it needs is not installed.
-        OptionError: No such kind.
+        ModelError: Unknown kind, or missing information; names the argument.
+        FormatError, TokenTableError: A file cannot be read.
+        BackendError: A required package is not installed.
+        OptionError: Unknown `kind`.
     """
     given = ModelOptions(
         *(tokens, blank, frame_shift_s, sample_rate, logits, threads, max_batch, head),
@@ -161,11 +161,11 @@ def _load(model: Any, given: ModelOptions, kind: str | None = None) -> Encoder:
         raise ModelError(f"{found.path}: no such file, {expected}")
     known = "; ".join(f"{one.name} is {one.looks}" for one in kinds)
     what = model if found.path else type(model).__name__
-    raise ModelError(f"{what}: a model of no known kind; {known}")
+    raise ModelError(f"{what}: unknown kind of model; {known}")
 
 
 def family_of(model: Any, head: str | None = None) -> str:
-    """The `EncoderSpec.family` of a model, by the names of its files."""
+    """Return the `EncoderSpec.family` of a model, from the names of its files."""
     if isinstance(model, str | os.PathLike) and head != "ctc":
         path = Path(os.fspath(model))
         known = "attention" if is_seq2seq(read_json(path / "config.json")) else "ctc"
@@ -180,7 +180,7 @@ def _is_attention_pair(model: Any) -> bool:
 
 
 def _mapped(found: _ModelSource) -> Encoder | None:
-    """`model.json`: a model, and which of a decoder's tokens its own are."""
+    """Load `model.json`: a model, and the mapping of its tokens to a decoder's."""
     path, given = found.path, found.given
     if path is None or path.suffix != ".json" or not path.is_file():
         return None
@@ -214,9 +214,9 @@ def _hama(found: _ModelSource) -> Encoder | None:
 
 
 def hama_encoder(given: ModelOptions, model: Any = None) -> BatchEncoder:
-    """Make an encoder of the phoneme model of the package `hama`, or an `ASRModel`."""
-    # Its interface decodes by itself; the log-probs are taken from its session, as they
-    # are before its temperature and its bias.
+    """Return the encoder of the phoneme model in `hama`, or of an `ASRModel`."""
+    # Its interface decodes; log-probs are taken from its session, before its
+    # temperature and bias.
     with needs("the model 'hama' needs its package", f": pip install hama=={HAMA}"):
         import hama
 
@@ -295,7 +295,6 @@ def _has_weights(path: Path | None) -> bool:
 
 
 def _transformers_attention(found: _ModelSource) -> Encoder | None:
-    """A pair of a model and its processor, or a folder."""
     model, path = found.model, found.folder
     if not _is_attention_pair(model):
         if path is None or not _has_weights(path):
@@ -310,7 +309,6 @@ def _transformers_attention(found: _ModelSource) -> Encoder | None:
 
 
 def _pretrained(path: Path, *classes: str) -> list[Any]:
-    """Objects of Transformers in a folder."""
     advice = ": pip install transformers torch"
     with needs(f"{path}: a model of Transformers needs it", advice):
         import transformers
@@ -324,7 +322,6 @@ def _pretrained(path: Path, *classes: str) -> list[Any]:
 
 
 def _transformers(found: _ModelSource) -> Encoder | None:
-    """A pair of a model and its processor, or a folder."""
     given, path = found.given, found.folder
     if isinstance(found.model, tuple) and len(found.model) == 2:
         return _transformers_encoder(*found.model, None, given)
@@ -344,7 +341,7 @@ def _transformers(found: _ModelSource) -> Encoder | None:
 def _transformers_encoder(
     model: Any, features: Any, tokenizer: Any, given: ModelOptions
 ) -> BatchEncoder:
-    """Make an encoder of objects; `features` may be a processor."""
+    """Return an encoder of objects; `features` may be a processor."""
     place = type(model).__name__
     if not hasattr(model, "config"):
         raise ModelError(f"{place} without config, expected a model of Transformers")
@@ -356,7 +353,7 @@ def _transformers_encoder(
         by_id = {i: token for token, i in tokenizer.get_vocab().items()}
         names = [by_id.get(i, f"<unused_{i}>") for i in range(config.vocab_size)]
         blank = config.pad_token_id
-    # Samples a frame: those of a logit, or hops to one of the encoder's frames.
+    # Samples per frame: of a logit, or of an encoder's frame by hops.
     size = getattr(config, "inputs_to_logits_ratio", None)
     if hasattr(extractor, "hop_length"):
         inner = getattr(config, "encoder_config", config)
@@ -401,23 +398,24 @@ _KEYS = {"model": str, "tokens": str, "blank": str | int, "same": dict, "rest": 
 
 
 class MappedTokens:
-    """An `Encoder` whose log-probs are those of another, summed by token.
+    """`Encoder` that maps the tokens of another, summing probabilities.
 
-    A token of the same name stays, one in `same` counts as the one it names, all others
-    as `rest`. `load_model` reads the same from a file, with paths from its folder:
+    A token of the same name is kept, one in `same` maps to the token that it names, and
+    all others map to `rest`. `load_model` reads the same from a file, with paths
+    relative to its folder:
 
         {"model": "hama", "tokens": "tokens.txt", "same": {"ɡ": "g"}, "rest": "<other>"}
 
     Args:
-        encoder: Of V tokens.
-        tokens: The table of the decoder.
+        encoder: Encoder of V tokens.
+        tokens: Token table of the decoder.
         same: Tokens of the decoder by tokens of the model.
-        rest: The token of the decoder for all others; None: there are none.
+        rest: Token of the decoder for all others; None if there are none.
 
     Raises:
-        TokenTableError: A token of the model has no place, a token of the decoder has
-            no source, or the blanks are not each other's.
-        OptionError: `same` names what the model does not have.
+        TokenTableError: A token of the model has no target, a token of the decoder has
+            no source, or the blanks do not correspond.
+        OptionError: `same` names a token that the model lacks.
     """
 
     def __init__(
@@ -437,7 +435,7 @@ class MappedTokens:
         for name, target in zip(names, targets, strict=True):
             if target is None:
                 what = f"token {name!r} of the model has no place among the decoder's"
-                raise TokenTableError(f"{what}, expected same= or rest= to say it")
+                raise TokenTableError(f"{what}, expected it in same= or rest=")
         places = np.array([tokens.index(target) for target in targets if target])
         self._sources = [np.flatnonzero(places == i) for i in range(len(tokens))]
         for name, sources in zip(tokens.names, self._sources, strict=True):
@@ -447,7 +445,7 @@ class MappedTokens:
         if list(self._sources[tokens.blank]) != [encoder.spec.blank]:
             ours, theirs = tokens.names[tokens.blank], names[encoder.spec.blank]
             what = f"the blank {ours!r} is not the model's {theirs!r}"
-            raise TokenTableError(f"{what}, expected same= to say that it is")
+            raise TokenTableError(f"{what}, expected same= to map it")
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Implement `Encoder.encode`; rows are normalised again."""
@@ -510,7 +508,7 @@ _KINDS = (
     Kind("onnx", "an .onnx that takes waveforms [B, N]", _onnx),
     Kind("function", "a function, or 'module:function'", _function),
 )
-"""All kinds, the more particular first."""
+"""All kinds, particular ones first."""
 HEADS = "ctc", "transducer"
 KINDS = tuple(one.name for one in _KINDS)
 """Names of all kinds, for `kind=`."""

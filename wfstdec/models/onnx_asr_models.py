@@ -1,9 +1,9 @@
-"""ONNX models that take a waveform: their own features inside, or none.
+"""ONNX models that take a waveform, with or without features inside.
 
     waveform [B, N] (and lengths [B], or a mask [B, N]) -> log-probs [B, T, V] (lengths)
 
-So `hama` 1.3.13, wav2vec2, HuBERT and WavLM come in, as Optimum or torch exported them.
-Inputs and outputs are recognised by rank and type, never by name.
+Examples are `hama` 1.3.13, and wav2vec2, HuBERT and WavLM exported by Optimum or torch.
+Inputs and outputs are recognised by rank and type, not by name.
 """
 
 import os
@@ -20,7 +20,7 @@ from wfstdec.models.encoder import (
     BatchEncoder,
     ModelOptions,
     read_json,
-    tokens_beside,
+    tokens_in,
 )
 from wfstdec.text.files import PathLike
 
@@ -41,7 +41,7 @@ def _session_options(threads: int) -> Any:
 
 
 def open_session(path: PathLike, threads: int) -> Any:
-    """An onnxruntime session on the CPU."""
+    """Return an onnxruntime session on the CPU."""
     with needs("ONNX models need onnxruntime", ": pip install onnxruntime"):
         from onnxruntime import InferenceSession
     try:
@@ -52,12 +52,12 @@ def open_session(path: PathLike, threads: int) -> Any:
 
 
 def metadata(session: Any) -> Mapping[str, str]:
-    """The key-value pairs of an ONNX file."""
+    """Return the key-value pairs of an ONNX file."""
     return session.get_modelmeta().custom_metadata_map
 
 
 def takes_waveforms(session: Any) -> bool:
-    """Tell whether one input is of samples [B, N] and all others lengths or masks."""
+    """Return whether one input is samples [B, N] and all others lengths or masks."""
     inputs = [(one.type, len(one.shape)) for one in session.get_inputs()]
     others = [one for one in inputs if one[0] not in FLOATS]
     return [rank for kind, rank in inputs if kind in FLOATS] == [2] and all(
@@ -68,7 +68,7 @@ def takes_waveforms(session: Any) -> bool:
 def run_waveforms(
     session: Any, batch: np.ndarray, lengths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Outputs [B, T, V] and their lengths [B], T where the model gives none."""
+    """Return outputs [B, T, V] and their lengths [B], T if the model has none."""
     feeds = {}
     for one in session.get_inputs():
         if one.type in FLOATS:
@@ -90,10 +90,10 @@ def run_waveforms(
 
 
 def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> BatchEncoder:
-    """Make an encoder of a file, its metadata and the files next to it."""
-    # `preprocessor_config.json` of Transformers says rate and normalisation,
-    # `config.json` the blank; where nothing says how long a frame is, the model is run
-    # on 1 and 13 seconds of silence.
+    """Return the encoder of a file, its metadata and the files next to it."""
+    # `preprocessor_config.json` of Transformers has rate and normalisation,
+    # `config.json` the blank. An unknown frame shift is measured on 1 and 13 seconds of
+    # silence.
     place, own = str(path), metadata(session)
     features = read_json(path.parent / "preprocessor_config.json")
     config = read_json(path.parent / "config.json")
@@ -107,7 +107,7 @@ def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> BatchEn
         blank = blank.get("content")
     blank = own.get("blank", blank or config.get("pad_token_id"))
     spec = given.spec(
-        *(place, tokens_beside(path.parent), blank),
+        *(place, tokens_in(path.parent), blank),
         shift=float(own.get("frame_shift_s", 0))
         or partial(_measured_shift, session, place),
         rate=int(own.get("sample_rate", 0)) or features.get("sampling_rate"),
@@ -118,7 +118,7 @@ def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> BatchEn
 
     def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
         if features.get("do_normalize"):
-            # Mean 0, variance 1 over what is no padding, as Transformers does.
+            # Mean 0, variance 1 over unpadded samples, as in Transformers.
             samples, batch = batch, np.zeros_like(batch)
             for row, out, length in zip(samples, batch, lengths, strict=True):
                 real = row[:length]
@@ -130,7 +130,7 @@ def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> BatchEn
 
 
 def _measured_shift(session: Any, place: str, rate: int) -> float | None:
-    """Seconds a frame: how many more frames twelve more seconds of silence give."""
+    """Return seconds per frame, from the number of extra frames for twelve seconds."""
     # Twelve seconds are a whole number of frames of 10, 20, 25, 30, 32, 40, 60, 80 ms.
     counts = []
     for seconds in (1, 13):
@@ -141,7 +141,7 @@ def _measured_shift(session: Any, place: str, rate: int) -> float | None:
             raise
         except Exception as error:  # of onnxruntime
             what = f"cannot be run on {seconds} s at {rate} Hz ({error})"
-            advice = "say frame_shift_s= (--frame-shift) if it takes other lengths"
+            advice = "give frame_shift_s= (--frame-shift) if it takes other lengths"
             raise ModelError(f"{place}: {what}; {advice}") from error
         counts.append(int(count))
     frames = counts[1] - counts[0]
@@ -159,11 +159,11 @@ TYPES = (
     "nemo-parakeet-ctc-0.6b",
     "t-one-ctc",
 )
-"""The CTC models of onnx-asr."""
+"""CTC models of onnx-asr."""
 
 
 def onnx_asr_type(folder: Path) -> str | None:
-    """The type of onnx-asr that a folder's files are of; None for none of CTC."""
+    """Return onnx-asr's type of a folder's files; None if not CTC."""
     own = read_json(folder / "config.json").get("model_type")
     if own is not None:
         return own if own in TYPES else None
@@ -181,7 +181,7 @@ def onnx_asr_type(folder: Path) -> str | None:
 def load_onnx_asr(
     folder: Path, model_type: str, file: Path | None, given: ModelOptions
 ) -> BatchEncoder:
-    """Load a folder as `onnx-asr` wants it."""
+    """Load a folder in the layout of `onnx-asr`."""
     advice = ": pip install onnx-asr==0.12.0 onnxruntime"
     with needs(f"{folder}: {model_type} needs onnx-asr", advice):
         from onnx_asr.loader import Manager, create_asr_resolver
@@ -202,17 +202,17 @@ def load_onnx_asr(
     names = [model._vocab.get(i, f"<unused_{i}>") for i in range(model._vocab_size)]
     if "decoder_params" in model.config:  # T-one: letters, and a blank without a name
         names[-1] = "<blk>"
-    else:  # spaces are the marks of pieces again, as in the model's file
+    else:  # restore the marks of pieces from spaces, as in the model's file
         names = [name.replace(" ", "\u2581") for name in names]
     blank, rate = getattr(model, "_blank_idx", None), model._get_sample_rate()
-    # T-one's factor counts its own frames of 10 ms too.
+    # T-one's factor also counts its own frames of 10 ms.
     shift = model.window_step * model._subsampling_factor
     spec = given.spec(str(folder), names, blank, shift, rate)
     return BatchEncoder(spec, partial(_run_onnx_asr, model))
 
 
 def whisper_features(bins: int, threads: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Make what turns samples [N] into features [1, bins, 3000] of 30 s."""
+    """Return a function from samples [N] to features [1, bins, 3000] of 30 s."""
     advice = ": pip install onnx-asr==0.12.0 onnxruntime"
     with needs("features of Whisper need onnx-asr", advice):
         from onnx_asr.loader import Manager

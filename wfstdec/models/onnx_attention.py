@@ -1,21 +1,21 @@
-"""Attention decoders as ONNX files, in the layouts that are published.
+"""Attention decoders as ONNX files, in published layouts.
 
     Optimum (Whisper, Moonshine), one file for both cases or two
               input_ids [N, U], encoder_hidden_states [N, T, D], use_cache_branch,
               past_key_values.* [N, H, U', d] -> logits [N, U, V], present.*
-    NeMo's Canary, as onnx-asr has it
+    NeMo's Canary (onnx-asr)
               input_ids, encoder_embeddings, encoder_mask, decoder_mems [L, N, U', H]
               -> logits, the next memories
-    NeMo's Canary, as sherpa-onnx has it
+    NeMo's Canary (sherpa-onnx)
               decoder_input_ids [1, U + 1], the last of them the position of the first,
               memories [1, U', H] of layers, enc_states, enc_mask -> logits, memories
-    Whisper, as sherpa-onnx has it
+    Whisper (sherpa-onnx)
               tokens [N, U], two caches [L, N, positions, S], keys and values of
               cross-attention [L, N, T, S], offset [1] -> logits, caches
-    Moonshine, as sherpa-onnx has it: a file for the first token, one for others
+    Moonshine (sherpa-onnx): a file for the first token, one for others
               tokens [1, U], frames, number of tokens [1], states -> logits, states
 
-Inputs are known by their names, Moonshine's by their places.
+Inputs are recognised by name, Moonshine's by position.
 """
 
 import re
@@ -39,7 +39,7 @@ _NAMES = {
     "place": "offset",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
-"""What inputs are by their names; others are caches."""
+"""Roles of inputs by name; others are caches."""
 _BY_PLACE = ("labels", "frames", "count")
 _TYPES = {**FLOATS, **INTEGERS, "tensor(bool)": np.bool_}
 _SECOND = re.compile("decoder_mems|in_n_layer_self_.*|n_layer_cross_.")
@@ -49,17 +49,17 @@ Arrays = dict[str, np.ndarray]
 
 
 class OnnxAttentionState(NamedTuple):
-    """The decoder after some tokens, of N rows; arrays by the names of inputs."""
+    """State of the decoder after some tokens, of N rows; arrays by input name."""
 
-    size: int  # Tokens so far, the prompt among them
+    size: int  # Number of tokens so far, including the prompt
     caches: Arrays  # Of rows
     fixed: Arrays  # Of utterances: frames, mask, keys and values of cross-attention
     of_rows: Arrays  # The same for rows
-    utterance: np.ndarray  # int64 [N], whose rows they are
+    utterance: np.ndarray  # int64 [N], utterance of each row
 
 
 class _Part:
-    """A session: the roles of its inputs, and the caches that its outputs are."""
+    """Session with the roles of its inputs, and the caches of its outputs."""
 
     def __init__(self, session: Any) -> None:
         self.session, self.inputs = session, session.get_inputs()
@@ -74,7 +74,7 @@ class _Part:
     def run(
         self, given: Mapping[str, Any], known: Arrays, num_rows: int
     ) -> list[np.ndarray]:
-        """Run it on inputs by role and by name; caches that are not known are empty."""
+        """Run it on inputs by role and by name; unknown caches are empty."""
         feeds: Arrays = {}
         for one, role in zip(self.inputs, self.roles, strict=True):
             array = known.get(one.name, given.get(role))
@@ -87,15 +87,15 @@ class _Part:
 
 
 class OnnxAttention:
-    """Sessions of onnxruntime on the CPU; see `AttentionModel`.
+    """`AttentionModel` of onnxruntime sessions on the CPU.
 
-    `first` is the decoder for a prompt, `later` for the tokens behind it. Where frames
-    are marked, their last number says whether they are of the audio.
+    `first` is the decoder for a prompt, `later` for the tokens after it. The last
+    number of marked frames is 1 within the audio.
     """
 
     neutral: frozenset[int] = frozenset()
     suppressed: Collection[int] = ()  # Tokens that are never emitted
-    positions = 448  # Room for tokens, the prompt among them
+    positions = 448  # Positions, including the prompt
     tokenizer: Any = None
     is_marked = False
 
@@ -113,11 +113,11 @@ class OnnxAttention:
         self.tokens, self.eos, self.prompt = tuple(tokens), eos, tuple(prompt)
 
     def limit(self, num_frames: int) -> int:
-        """Implement `AttentionModel.limit`: what the decoder has positions for."""
+        """Implement `AttentionModel.limit`: the positions of the decoder."""
         return self.positions - len(self.prompt)
 
     def num_audio_frames(self, frames: Tensor) -> int:
-        """Frames of the audio among those of an utterance."""
+        """Return the number of audio frames of an utterance."""
         return int(frames[:, -1].sum()) if self.is_marked else len(frames)
 
     def start(
@@ -161,11 +161,11 @@ class OnnxAttention:
     def _begun(
         self, frames: np.ndarray, counts: np.ndarray, labels: np.ndarray
     ) -> tuple[Tensor, OnnxAttentionState]:
-        """Log-probs after the prompts, and the state."""
+        """Return log-probs after the prompts, and the state."""
         is_real = np.arange(frames.shape[1]) < counts[:, None]
         fixed: Arrays = {}
         for part in (self._first, self._later):
-            # Keys and values side by side in a frame, [N, T, 2, L, S].
+            # Keys and values joined in a frame, [N, T, 2, L, S].
             num = part.roles.count("cross")
             for one, role in zip(part.inputs, part.roles, strict=True):
                 array = {"frames": frames, "mask": is_real}.get(role)
@@ -176,7 +176,7 @@ class OnnxAttention:
                 if array is not None:
                     fixed[one.name] = np.ascontiguousarray(array, _TYPES[one.type])
         state = OnnxAttentionState(0, {}, fixed, fixed, np.arange(len(frames)))
-        # Where positions come with labels, sherpa-onnx gives one label at a time.
+        # With explicit positions, sherpa-onnx takes one label at a time.
         size = 1 if self._is_placed else labels.shape[1]
         for first in range(0, labels.shape[1], size):
             found, state = self._run(labels[:, first : first + size], state)
@@ -208,7 +208,6 @@ class OnnxAttention:
         return torch.log_softmax(rows, -1), OnnxAttentionState(*after)
 
     def _names(self, part: _Part) -> list[str]:
-        """The caches that outputs behind the logits are."""
         if part.outputs[1].startswith("present"):
             names = part.outputs[1:]
             return [name.replace("present", "past_key_values", 1) for name in names]

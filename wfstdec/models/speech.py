@@ -1,10 +1,10 @@
-"""Models that are not CTC: an encoder of frames, and the net that a search asks.
+"""Models other than CTC: an encoder of frames, and the net of the search.
 
     model = load_model("parakeet-tdt-0.6b")            # a SpeechModel
     decoder = TransducerDecoder(model, lm="pieces.arpa")
     print(Transcriber(model, decoder)("talk.mp3").text)
 
-The files of a folder are recognised by their names, their layouts by their inputs.
+Files of a folder are recognised by name, layouts by inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wfstdec.models.encoder import (
     EncoderSpec,
     ModelOptions,
     read_json,
-    tokens_beside,
+    tokens_in,
 )
 from wfstdec.models.onnx_asr_models import metadata, open_session
 from wfstdec.models.streaming_onnx import (
@@ -46,11 +46,11 @@ _NEMO_STRIDE, _ICEFALL_STRIDE = 8, 4
 
 
 class SpeechModel:
-    """A transducer or an attention model, with its encoder.
+    """Transducer or attention model with its encoder.
 
     Args:
         encoder: Audio to frames of the encoder, float32 [T, D]; it may stream.
-        net: What the search asks: a `TransducerModel` or an `AttentionModel`.
+        net: A `TransducerModel` or an `AttentionModel`.
 
     Attributes:
         spec: Tokens of the net, and frame shift, sample rate and family of the model.
@@ -61,28 +61,28 @@ class SpeechModel:
         self.spec: EncoderSpec = encoder.spec
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Frames of the encoder, float32 [T, D] each, of waveforms float32 [N]."""
+        """Return encoder frames, float32 [T, D] each, of waveforms float32 [N]."""
         return self.encoder.encode(waveforms)
 
 
 class StreamingSpeechModel(SpeechModel):
-    """A `SpeechModel` whose encoder streams; see `StreamingEncoder`."""
+    """`SpeechModel` whose encoder streams; see `StreamingEncoder`."""
 
     def start(self) -> Any:
-        """Make the state of a new stream."""
+        """Return the state of a new stream."""
         return self.encoder.start()
 
     def step(
         self, states: Sequence[Any], chunks: Sequence[np.ndarray], last: Sequence[bool]
     ) -> list[np.ndarray]:
-        """Advance some streams, each by a chunk of any size."""
+        """Advance streams, each by a chunk of any size."""
         return self.encoder.step(states, chunks, last)
 
 
 def parts_of(path: Path | None) -> dict[str, Path]:
-    """The ONNX files of a model in parts, by the part; empty where there are none.
+    """Return the ONNX files of a model in parts, by part; empty for other models.
 
-    `path`: their folder, or one of them: others are then of the same precision.
+    `path` is their folder, or one of them, which fixes the precision of the others.
     """
     if path is None or (path.is_file() and path.suffix != ".onnx"):
         return {}
@@ -115,7 +115,7 @@ DECODERS |= {"uncached_decode", "cached_decode"}
 
 
 def family_of_files(path: Path) -> str | None:
-    """The family of an export in parts, by the names of its files; None for others."""
+    """Return the family of an export in parts, from its file names; else None."""
     parts = parts_of(path)
     if {"joiner", "decoder_joint"} & parts.keys():
         return "transducer"
@@ -128,18 +128,18 @@ def family_of_files(path: Path) -> str | None:
 
 
 def is_seq2seq(config: Mapping[str, Any]) -> bool:
-    """Tell whether a `config.json` is of an attention model."""
+    """Return whether a `config.json` describes an attention model."""
     names = config.get("architectures") or ()
     is_nemo = config.get("model_type") == NEMO_ATTENTION
     return is_nemo or any("ForConditionalGeneration" in name for name in names)
 
 
 NEMO_ATTENTION = "nemo-conformer-aed"
-"""Of `config.json` of Canary, as onnx-asr has it."""
+"""`model_type` of Canary in onnx-asr's `config.json`."""
 
 
 def folder_of(parts: dict[str, Path], needed: Sequence[str]) -> Path:
-    """The folder of the files of a model; an error where one of `needed` is missing."""
+    """Return the folder of a model's files; raise if one of `needed` is missing."""
     folder = next(iter(parts.values())).parent
     if missing := [part for part in needed if part not in parts]:
         names = ", ".join(parts[part].name for part in needed if part in parts)
@@ -150,7 +150,7 @@ def folder_of(parts: dict[str, Path], needed: Sequence[str]) -> Path:
 def load_transducer(path: Path, given: ModelOptions) -> SpeechModel | None:
     """Load a folder of a transducer, in a layout of `models.transducers`.
 
-    None where no file of it is the joiner's.
+    Returns None without a file of the joiner.
     """
     parts = parts_of(path)
     if "decoder_joint" in parts:
@@ -170,7 +170,7 @@ def load_transducer(path: Path, given: ModelOptions) -> SpeechModel | None:
     usual = own.get("subsampling_factor", _NEMO_STRIDE if is_nemo else _ICEFALL_STRIDE)
     stride = int(config.get("subsampling_factor", usual))
     shift = _FEATURES_S * stride if form is None else form.frame_shift_s
-    spec = given.spec(str(folder), tokens_beside(folder), None, shift, RATE)
+    spec = given.spec(str(folder), tokens_in(folder), None, shift, RATE)
     net = OnnxTransducer(
         encoder if form is None else None,
         others[0],
@@ -198,20 +198,20 @@ def _kaldi(samples: np.ndarray) -> np.ndarray:
 
 
 def nemo_features(own: Any, bins: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Make what turns samples into NeMo's features, as metadata have them."""
+    """Return a function from samples to NeMo's features, by the metadata."""
 
     def features(samples: np.ndarray) -> np.ndarray:
         some = NemoFbank(bins, 0).whole(samples)
         if own.get("normalize_type", "per_feature") != "per_feature":
             return some
-        # Over the utterance, as NeMo does.
+        # Over the utterance, as in NeMo.
         return (some - some.mean(0)) / (some.std(0, ddof=1) + 1e-5)
 
     return features
 
 
 def _frames_of(net: Any, features: Callable[[np.ndarray], np.ndarray]) -> Any:
-    """The `run` of a `BatchEncoder`: features of each utterance, then the encoder."""
+    """Return the `run` of a `BatchEncoder`: features, then the encoder."""
     import torch
 
     def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:

@@ -1,9 +1,9 @@
-"""Forms of streaming exports by toolkit: windows, states, inputs, from metadata.
+"""Streaming ONNX exports by toolkit: windows, states and inputs, from metadata.
 
-Each model takes a window of features and its states, and gives the frames of the window
-and the next states, in the order of the inputs. The window is longer than its shift:
-the rest is what convolutions look ahead to (Zipformer2, WeNet), or back to (NeMo).
-Names, shapes and order are those that sherpa-onnx reads.
+Each model takes a window of features and its states, and returns the frames of the
+window and the next states, in the order of the inputs. The window is longer than its
+shift by the look-ahead (Zipformer2, WeNet) or the history (NeMo) of convolutions.
+Names, shapes and order are those of sherpa-onnx.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from wfstdec.models.encoder import (
     check_frames,
     checked_chunks,
     checked_rows,
-    tokens_beside,
+    tokens_in,
 )
 from wfstdec.models.onnx_asr_models import metadata
 
@@ -32,7 +32,7 @@ HOP = 160
 
 
 class KaldiFbank:
-    """80 mel energies by Kaldi's recipe, without dither, with frames at the edges."""
+    """Kaldi's 80 log-mel energies, without dither, with frames at the edges."""
 
     num_samples = HOP
 
@@ -46,33 +46,33 @@ class KaldiFbank:
         self._fbank, self._scale, self._dropped = knf.OnlineFbank(options), scale, 0
 
     def whole(self, samples: np.ndarray) -> np.ndarray:
-        """All frames of an utterance, float32 [T, F]."""
+        """Return all frames of an utterance, float32 [T, F]."""
         self.accept(samples)
         self._fbank.input_finished()
         return self.frames(0, self.num_ready)
 
     @property
     def num_ready(self) -> int:
-        """Frames that no further audio changes."""
+        """Return the number of frames that further audio does not change."""
         return self._fbank.num_frames_ready
 
     def accept(self, samples: np.ndarray) -> None:
-        """Take more audio, float32 [n]."""
+        """Add audio, float32 [n]."""
         self._fbank.accept_waveform(RATE, samples * np.float32(self._scale))
 
     def frames(self, first: int, num: int) -> np.ndarray:
-        """Frames float32 [num, F]; those before `first` are dropped for good."""
+        """Return frames float32 [num, F]; those before `first` are dropped."""
         self._fbank.pop(first - self._dropped)
         self._dropped = first
         return np.stack([self._fbank.get_frame(first + i) for i in range(num)])
 
 
 class NemoFbank:
-    """NeMo's log-mel energies, not normalised; preceded by frames of zeros."""
+    """NeMo's log-mel energies, not normalised, after frames of zeros."""
 
     num_samples = HOP
     _EDGE = 2
-    """Frames next to the ends of what the library is asked for see zeros there."""
+    """Frames next to the ends of a call's audio that zeros distort."""
 
     def __init__(self, num_bins: int, num_zeros: int) -> None:
         knf = _knf()
@@ -81,7 +81,7 @@ class NemoFbank:
         self._num_bins, self._num_zeros = num_bins, num_zeros
 
     def whole(self, samples: np.ndarray) -> np.ndarray:
-        """As `KaldiFbank.whole`."""
+        """Return all frames, as in `KaldiFbank`."""
         self.accept(samples)
         self._fbank.input_finished()
         found, _ = self._fbank.get_frames(0, self._fbank.num_frames_ready, True)
@@ -89,16 +89,16 @@ class NemoFbank:
 
     @property
     def num_ready(self) -> int:
-        """As `KaldiFbank.num_ready`."""
+        """Return the number of final frames."""
         ready = self._fbank.num_frames_ready - self._EDGE
         return self._num_zeros + ready if ready > 0 else 0
 
     def accept(self, samples: np.ndarray) -> None:
-        """As `KaldiFbank.accept`."""
+        """Add audio, float32 [n]."""
         self._fbank.accept_waveform(RATE, samples)
 
     def frames(self, first: int, num: int) -> np.ndarray:
-        """As `KaldiFbank.frames`."""
+        """Return frames float32 [num, F], as in `KaldiFbank`."""
         start, stop = first - self._num_zeros, first - self._num_zeros + num
         zeros = np.zeros((min(num, max(0, -start)), self._num_bins), np.float32)
         start = max(start, 0)
@@ -110,7 +110,7 @@ class NemoFbank:
 
 
 class _RawFrames:
-    """Samples themselves, `size` to a frame: T-one has its features inside."""
+    """Raw samples, `size` to a frame: T-one has its features inside."""
 
     def __init__(self, size: int) -> None:
         self.num_samples = size
@@ -144,33 +144,33 @@ Features = KaldiFbank | NemoFbank | _RawFrames
 class StreamingExport:
     """Form of a streaming export."""
 
-    name: str  # As sherpa-onnx calls it
-    window: int  # Frames of features that a step sees
-    shift: int  # Frames that it is further than the last
-    num_out: int  # Frames that it gives
+    name: str  # Name in sherpa-onnx
+    window: int  # Frames of features in a window
+    shift: int  # Frames between windows
+    num_out: int  # Frames of a step's output
     first_states: Arrays  # Of a new stream
-    # Of each state, the axis of the batch; None where it allows no batch
+    # Batch axis of each state; None if batches are not supported
     axes: Sequence[int] | None
-    features: Callable[[], Features]  # Make those of a new stream
-    # Inputs in order, of features [B, window, F] and states
+    features: Callable[[], Features]  # Returns those of a new stream
+    # Returns inputs in order, of features [B, window, F] and states
     inputs: Callable[[np.ndarray, Arrays], Arrays]
-    blank: int = 0  # Where the blank is: 0, or -1 for the last
-    rate: int = RATE  # Samples a second
+    blank: int = 0  # Index of the blank: 0, or -1 for the last
+    rate: int = RATE  # Samples per second
     num_skipped: int = 0  # Outputs between the log-probs and the states
     frames_last: bool = False  # Whether outputs are [B, D, t], frames of an encoder
-    # Makes the next states of the last ones and of those that came out
+    # Returns the next states from the last ones and the outputs
     next_states: Callable[[Arrays, Arrays], Arrays] = lambda old, new: new
 
     @property
     def frame_shift_s(self) -> float:
-        """Seconds from a frame that comes out to the next."""
+        """Seconds between output frames."""
         return self.shift * self.features().num_samples / self.rate / self.num_out
 
 
 def streaming_form(session: Any) -> StreamingExport | None:
-    """The form of a session, by its metadata; None where it is none of these."""
+    """Return the form of a session, by its metadata; None if unknown."""
     own = metadata(session)
-    # Exports have no field that names their form; each has one that no other has.
+    # Exports have no field that names their form; each has a unique one.
     for key, make in (
         ("decode_chunk_len", _zipformer2),
         ("cache_last_channel_dim1", _nemo),
@@ -187,7 +187,7 @@ def streaming_form(session: Any) -> StreamingExport | None:
 
 
 def _zipformer2(own: Mapping[str, str], session: Any) -> StreamingExport:
-    """Six states a layer, of which the batch is on axis 1 or 0, and two more."""
+    """Zipformer2: six states a layer (batch axis 1 or 0), and two more."""
     if own.get("feature") == "whisper":
         raise ModelError("features of Whisper, expected Kaldi's fbank")
     names = "encoder_dims query_head_dims value_head_dims num_heads num_encoder_layers"
@@ -221,7 +221,7 @@ def _zipformer2(own: Mapping[str, str], session: Any) -> StreamingExport:
 
 
 def _nemo(own: Mapping[str, str], session: Any) -> StreamingExport:
-    """Three caches; frames of zeros before the first, as NeMo's own buffer has them."""
+    """NeMo: three caches, and zeros before the first frame."""
     if (kind := own.get("normalize_type", "")) not in ("", "NA", "None"):
         why = "features of a stream cannot be normalised over an utterance"
         raise ModelError(f"normalize_type {kind!r}, expected none: {why}")
@@ -253,7 +253,7 @@ def _nemo(own: Mapping[str, str], session: Any) -> StreamingExport:
 
 
 def _wenet(own: Mapping[str, str], session: Any) -> StreamingExport:
-    """Caches of attention and convolution, an offset, a mask of what is there yet."""
+    """WeNet: caches, an offset, and a mask of valid positions."""
     chunk, factor = int(own["chunk_size"]), int(own["subsampling_factor"])
     heads, blocks, dim = (int(own[n]) for n in ("head", "num_blocks", "output_size"))
     size = chunk * int(own["left_chunks"])
@@ -285,7 +285,7 @@ def _wenet(own: Mapping[str, str], session: Any) -> StreamingExport:
 
 
 def _tone(own: Mapping[str, str], session: Any) -> StreamingExport:
-    """Samples as integers of 16 bits, and one state of float16."""
+    """T-one: int16 samples, and one state of float16."""
     rate = int(own["sample_rate"])
     size = int(own["frame_length_ms"]) * rate // 1000
     dim = int(own["state_dim"])
@@ -316,14 +316,14 @@ class StreamState:
     features: Features
     states: Arrays  # Of the network
     num_samples: int = 0  # Samples of audio so far
-    position: int = 0  # The frame of features where the next window begins
-    num_out: int = 0  # Frames that have come out
-    ended: bool = False  # Whether the last chunk has been given
+    position: int = 0  # Frame of features where the next window begins
+    num_out: int = 0  # Number of output frames
+    ended: bool = False  # Whether the last chunk has been processed
     found: Arrays = field(default_factory=list)
 
 
 class StreamingOnnx:
-    """A `StreamingEncoder` of a session and its form."""
+    """`StreamingEncoder` of a session and its form."""
 
     def __init__(self, session: Any, form: StreamingExport, spec: EncoderSpec) -> None:
         self._session, self._form, self.spec = session, form, spec
@@ -331,7 +331,7 @@ class StreamingOnnx:
         self._max_batch = 1 if form.axes is None else spec.max_batch
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> Arrays:
-        """Implement `Encoder.encode`: a whole stream each."""
+        """Implement `Encoder.encode`: each utterance as a stream."""
         states = [self.start() for _ in waveforms]
         found = self.step(states, waveforms, [True] * len(states))
         for logprobs, waveform in zip(found, waveforms, strict=True):
@@ -348,7 +348,7 @@ class StreamingOnnx:
         chunks: Sequence[np.ndarray],
         last: Sequence[bool],
     ) -> Arrays:
-        """Implement `StreamingEncoder.step`; up to `max_batch` streams by one call."""
+        """Implement `StreamingEncoder.step`; up to `max_batch` streams in a call."""
         for state, samples in checked_chunks(states, chunks, last):
             state.num_samples += len(samples)
             if len(samples):
@@ -362,7 +362,7 @@ class StreamingOnnx:
         return [self._collected(state) for state in states]
 
     def _missing(self, state: StreamState) -> float:
-        """Frames still to come out; below 0 those of zeros, inf before the end."""
+        """Return frames still to come; negative for padding, inf before the end."""
         if not state.ended:
             return np.inf
         shift = self.spec.frame_shift_s * self.spec.sample_rate
@@ -373,14 +373,13 @@ class StreamingOnnx:
         return has_window and self._missing(state) > 0
 
     def _fill(self, state: StreamState) -> None:
-        """After the end of the audio: zeros, until there is a window."""
+        """Append zeros after the end of the audio, up to a window."""
         silence = np.zeros(self._form.shift * state.features.num_samples, np.float32)
         if state.ended and self._missing(state) > 0:
             while not self._is_ready(state):
                 state.features.accept(silence)
 
     def _advance(self, states: Sequence[StreamState]) -> None:
-        """Give some streams their next window."""
         form = self._form
         windows = [s.features.frames(s.position, form.window) for s in states]
         given = states[0].states
@@ -406,7 +405,6 @@ class StreamingOnnx:
             state.found.append(row)
 
     def _collected(self, state: StreamState) -> np.ndarray:
-        """Frames that came out in this step, without those of the zeros behind it."""
         empty = np.zeros((0, self.spec.width), np.float32)
         rows, state.found = np.concatenate([empty, *state.found]), []
         if (missing := self._missing(state)) < 0:
@@ -417,12 +415,12 @@ class StreamingOnnx:
 def load_streaming_onnx(
     path: Path, session: Any, form: StreamingExport, given: ModelOptions
 ) -> StreamingOnnx:
-    """Make a streaming encoder of a file and the tokens in its folder."""
+    """Return the streaming encoder of a file and the tokens in its folder."""
     blank = form.blank
     if blank < 0:
         size = session.get_outputs()[0].shape[-1]
         if not isinstance(size, int):
             size = int(metadata(session)["vocab_size"]) + 1
         blank += size
-    own = tokens_beside(path.parent), blank, form.frame_shift_s, form.rate
+    own = tokens_in(path.parent), blank, form.frame_shift_s, form.rate
     return StreamingOnnx(session, form, given.spec(str(path), *own))

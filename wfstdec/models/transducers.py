@@ -1,4 +1,4 @@
-"""Transducers as ONNX files, in the layouts that are published.
+"""Transducers as ONNX files, in published layouts.
 
     model = load_onnx_transducer("encoder.onnx", "decoder.onnx", "joiner.onnx",
                                  tokens="tokens.txt")
@@ -7,18 +7,18 @@
     icefall   x [N, T, F], x_lens -> encoder_out [N, T', D], lengths
               y int64 [N, context] -> decoder_out [N, H]
               encoder_out [N, D], decoder_out [N, H] -> logit [N, V + 1]
-    NeMo, as sherpa-onnx has it: three files
+    NeMo (sherpa-onnx): three files
               audio_signal [N, F, T], length -> outputs [N, D, T'], lengths
               targets [N, 1], target_length, two states [L, N, H] -> [N, H, 1], states
               encoder_outputs [N, D, 1], decoder_outputs [N, H, 1] -> [N, 1, 1, outputs]
-    NeMo, as it exports and as onnx-asr has it: predictor and joiner in one file
+    NeMo (its export, onnx-asr): predictor and joiner in one file
               encoder_outputs [N, D, 1], targets, target_length, two states
               -> [N, 1, 1, outputs], states
 
-Outputs of a joiner behind those of V tokens and the blank are durations (TDT). The
-predictor of icefall sees the last tokens; before the first these are
-(-1, ..., -1, blank), where -1 has no embedding. NeMo's begins with states of zeros and
-the blank. Streaming encoders are those of `load_model`; here, decode their frames.
+Outputs of a joiner after those of V tokens and the blank are durations (TDT). The
+predictor of icefall takes the last tokens, initially (-1, ..., -1, blank), where -1 has
+no embedding. NeMo's begins with zero states and the blank. `load_model` loads streaming
+encoders; their frames can be decoded here.
 """
 
 from collections.abc import Sequence
@@ -36,15 +36,14 @@ from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import load_tokens, tokenizer_beside
 from wfstdec.text.tokens import TokenTable
 
-_SYMBOLS = 10
-"""Tokens in a frame at most, as NeMo has it; icefall trains with 1."""
+_SYMBOLS = 10  # Most tokens in a frame, as in NeMo; icefall trains with 1
 
 
 class OnnxTransducer:
-    """Sessions of onnxruntime on the CPU; no encoder where frames are decoded.
+    """Transducer of onnxruntime sessions on the CPU, with or without encoder.
 
     Attributes:
-        max_symbols: Tokens in a frame at most, as the model was trained.
+        max_symbols: Most tokens in a frame, as in training.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class OnnxTransducer:
             )
 
     def _num_outputs(self, encoder: Any) -> int:
-        """Outputs of the joiner; it is asked where the file does not have them."""
+        """Return the number of outputs of the joiner, running it if unknown."""
         found = self._predictor.num_outputs
         if found is None:
             if self.frame_dim is None and encoder is not None:
@@ -126,13 +125,13 @@ class OnnxTransducer:
         """Implement `TransducerModel.join`."""
         logits = self._predictor.join(frames.float().numpy(), g)
         parts = np.split(logits, [len(self.tokens) + 1], axis=1)
-        # By NumPy: torch shares out even small rows among threads, which may be late.
+        # By NumPy: torch spreads even small rows over threads, with latency.
         tokens, durations = (torch.from_numpy(log_softmax(one)) for one in parts)
         return (tokens, durations) if self.durations else tokens
 
 
 class _LastTokens:
-    """The stateless predictor of icefall: its state is the last tokens."""
+    """Stateless predictor of icefall: its state is the last tokens."""
 
     def __init__(self, decoder: Any, joiner: Any, blank: int) -> None:
         self._decoder, self._joiner, self._blank = decoder, joiner, blank
@@ -160,7 +159,7 @@ class _LastTokens:
 
 
 class _Recurrent:
-    """NeMo's predictor, an LSTM: its state is two tensors, [N, L, H] each."""
+    """NeMo's LSTM predictor: its state is two tensors, [N, L, H] each."""
 
     def __init__(self, decoder: Any, joiner: Any, blank: int) -> None:
         self._decoder, self._joiner, self._blank = decoder, joiner, blank
@@ -183,10 +182,10 @@ class _Recurrent:
 
 
 class _WithJoiner:
-    """NeMo's predictor in one file with the joiner.
+    """NeMo's predictor in the file of the joiner.
 
-    Its g is a label and the states before it, in a row; the file gives the states
-    behind it with every answer, whatever the frame is.
+    Its g is a label and the states before it, in a row. The file returns the states
+    after it for any frame.
     """
 
     def __init__(self, session: Any, blank: int) -> None:
@@ -213,15 +212,15 @@ class _WithJoiner:
         return g, g
 
     def join(self, frames: np.ndarray, g: Tensor) -> np.ndarray:
-        # Another dict, not a changed one: other threads may read the last.
+        # A new dict: other threads may read the last.
         logits, self._known = self._run(frames, g.numpy())
         return logits
 
     def _run(
         self, frames: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, dict[bytes, np.ndarray]]:
-        """The logits of frames with rows of g, and the states behind each g."""
-        # A g goes through the predictor once, with all of its frames.
+        """Return logits of frames with rows of g, and the states after each g."""
+        # Each g is run once, with all of its frames.
         places: dict[bytes, list[int]] = {}
         for i, row in enumerate(rows):
             places.setdefault(row.tobytes(), []).append(i)
@@ -244,7 +243,6 @@ class _WithJoiner:
 
 
 def _predictor_of(decoder: Any, joiner: Any, blank: int) -> Any:
-    """The predictor of the layout that the inputs of the files have."""
     if joiner is None:
         _check_inputs(decoder, "decoder_joint", 5)
         return _WithJoiner(decoder, blank)
@@ -261,10 +259,10 @@ def run_parts(
     labels: np.ndarray | None = None,
     counts: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Run a session: its inputs by their types and ranks, in their order.
+    """Run a session; inputs are assigned by type and rank, in order.
 
     `labels`: int [N, U]; their lengths are U. `counts`: int [N], those of the floats.
-    Returns outputs that are floats, and with `counts` the integers behind them.
+    Returns float outputs and, with `counts`, the integers after them.
     """
     feeds, given = {}, iter(floats)
     for one in session.get_inputs():
@@ -293,7 +291,7 @@ def _joined(joiner: Any, frames: np.ndarray, g: np.ndarray) -> np.ndarray:
 
 
 def _layers_first(states: np.ndarray) -> np.ndarray:
-    """[N, L, H] as [L, N, H], or back."""
+    """Transpose [N, L, H] to [L, N, H], or back."""
     return np.ascontiguousarray(states.transpose(1, 0, 2))
 
 
@@ -302,7 +300,7 @@ def _floats(session: Any) -> list[Any]:
 
 
 def _state_shapes(session: Any, states: Sequence[Any]) -> list[tuple[int, int]]:
-    """Layers and width of each state; where the file leaves them open, by metadata."""
+    """Return layers and width of each state, by metadata if the file lacks them."""
     own = metadata(session)
     known: Any = own.get("pred_rnn_layers"), own.get("pred_hidden")
     shapes = []
@@ -319,14 +317,12 @@ def _state_shapes(session: Any, states: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def _sizes(joiner: Any) -> tuple[int | None, int | None]:
-    """D of frames, and the number of outputs, where the file has them."""
     sizes = _floats(joiner)[0].shape[1], joiner.get_outputs()[0].shape[-1]
     known = [size if isinstance(size, int) else None for size in sizes]
     return known[0], known[1]
 
 
 def _check_inputs(session: Any, name: str, count: int, expected: str = "") -> None:
-    """Raise where a file takes another number of inputs."""
     if (found := len(session.get_inputs())) != count:
         raise ShapeError(
             f"the {name} takes {found} inputs, expected {expected or count}"
@@ -356,8 +352,8 @@ def load_onnx_transducer(
         joiner: `.onnx`; None where it is in the file of the decoder.
         tokens: The token table, the blank among them.
         blank: The blank by name or index; None to recognise it.
-        durations: For TDT, the values of the durations behind the tokens; None takes
-            0, 1, 2 and so on for as many as there are.
+        durations: For TDT, the values of the durations after the tokens; None takes
+            0, 1, 2 and so on.
         stride: Frames of features to one of the encoder; None takes the encoder's
             `subsampling_factor`, or 4.
         threads: Of onnxruntime.

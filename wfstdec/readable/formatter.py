@@ -5,13 +5,13 @@
     shown.text                               # "Mr. Quilter paid $342, didn't he?"
     shown.words[2]                           # DisplayWord("paid", start_s, ..., 2, 3)
 
-    stream = formatter.stream()              # utterances that follow each other
-    shown = stream.feed(words, num_settled)  # the words of an utterance so far
-    shown = stream.end(words)                # all of them; the next one continues it
+    stream = formatter.stream()              # consecutive utterances
+    shown = stream.feed(words, num_settled)  # words so far
+    shown = stream.end(words)                # all words
 
-Numbers come first, then punctuation and capitals of what is left as words. The ranges
-of display words partition the words, so that times and confidences are exact. Raw words
-are not changed: scores and lattices have them.
+Numbers come first, then punctuation and capitals of the remaining words. The ranges of
+display words partition the words, so that times and confidences are exact. Raw words,
+which scores and lattices have, are not changed.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _SHIPPED = {"en": ENGLISH}
 class DisplayWord(NamedTuple):
     """Written form of some words."""
 
-    text: str  # With the marks behind it: `$342,`
-    start_s: float | None  # Of the first word; None where words have no times
+    text: str  # Text with punctuation: `$342,`
+    start_s: float | None  # Of the first word; None for words without times
     end_s: float | None  # Of the last word
-    confidence: float | None  # The least of the words; None where there are none
-    first: int  # The first of the words, from 0
-    last: int  # One behind the last of them
+    confidence: float | None  # The least of the words; None without confidences
+    first: int  # First of the words, from 0
+    last: int  # One after the last of them
     acoustic_confidence: float | None = None  # The least, as above
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that are known, as lines of JSON have them."""
+        """Return the known fields, as in JSON lines."""
         times = {name: getattr(self, name) for name in _NUMBERS}
         known = {name: round(x, 6) for name, x in times.items() if x is not None}
         return {"word": self.text, "first": self.first, "last": self.last, **known}
@@ -62,32 +62,32 @@ class Shown(NamedTuple):
     """Display words of an utterance; they cover all words, in order."""
 
     words: tuple[DisplayWord, ...]
-    num_settled: int  # The first of them that cannot change
+    num_settled: int  # Number of settled ones
 
     @property
     def text(self) -> str:
-        """Display words with spaces, where their script has them."""
+        """Display words joined as in their script."""
         return join_words(word.text for word in self.words)
 
     def to_dict(self) -> dict[str, Any]:
-        """The text and the words, as lines of JSON have them."""
+        """Return the text and the words, as in JSON lines."""
         return {"text": self.text, "words": [word.to_dict() for word in self.words]}
 
 
 class Formatter:
-    """Makes words readable, by any of numbers, punctuation and display forms.
+    """Formatter of words with any of numbers, punctuation and display forms.
 
     Args:
-        itn: The grammar of numbers: "en", "en:all" (zero to nine as well), a path as
-            `load_itn` takes it, or a grammar; None for none.
-        punctuation: The model of punctuation and capitals: "en", a path to what
-            `wfstdec build-punctuation` wrote, or a model; None for none.
-        case: Whether words get capitals; False leaves them as they are.
-        display: Written forms such as "McDonald" or "New York" of words that are the
-            same but for case. They come before the model's.
+        itn: Grammar of numbers: "en", "en:all" (zero to nine as well), a path for
+            `load_itn`, or a grammar; None for none.
+        punctuation: Model of punctuation and capitals: "en", a file of `wfstdec
+            build-punctuation`, or a model; None for none.
+        case: Whether words get capitals; False leaves them unchanged.
+        display: Written forms such as "McDonald" or "New York" of words that differ
+            only in case. They override the model's.
 
     Raises:
-        FormatError, GrammarError: As `load_itn` and `load_punctuation`.
+        FormatError, GrammarError: As in `load_itn` and `load_punctuation`.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Formatter:
     def __call__(self, words: Any) -> Shown:
         """Format the words of a hypothesis, words with times, or words as text.
 
-        The end is that of a recording: its sentence ends there.
+        The end is that of a recording, which ends the sentence.
         """
         if isinstance(words, HasWords):
             words = words.words
@@ -120,12 +120,12 @@ class Formatter:
         return self.stream().end(words, last=True)
 
     def stream(self) -> FormatStream:
-        """Begin a stream, at the beginning of a sentence."""
+        """Return a stream at the beginning of a sentence."""
         return FormatStream(self)
 
 
 class FormatStream:
-    """Utterances that follow each other, each of which comes in parts."""
+    """Stream of utterances, each of which arrives in parts."""
 
     def __init__(self, formatter: Formatter) -> None:
         self._formatter, model = formatter, formatter.punctuation
@@ -135,7 +135,7 @@ class FormatStream:
 
     def _begin(self) -> None:
         self._segments: list[Segment] = []  # settled ones of this utterance
-        self._shown: tuple[DisplayWord, ...] = ()  # likewise
+        self._shown: tuple[DisplayWord, ...] = ()
 
     def feed(
         self, words: Sequence[Word | str], num_settled: int | None = None
@@ -143,8 +143,8 @@ class FormatStream:
         """Format the words of the utterance so far.
 
         Args:
-            words: With times, or their texts; those settled before come first.
-            num_settled: The first words that will not change; None: all.
+            words: Words with times, or their texts; settled ones come first.
+            num_settled: Number of words that will not change; None: all.
         """
         known = self._num_known
         count = len(words) if num_settled is None else num_settled
@@ -162,11 +162,11 @@ class FormatStream:
         return Shown(shown, num_shown)
 
     def end(self, words: Sequence[Word | str], *, last: bool = False) -> Shown:
-        """Format the whole utterance, and begin the next one.
+        """Format the complete utterance, and begin the next one.
 
         Args:
-            words: As for `feed`; all are settled.
-            last: The end of a recording: its sentence ends there.
+            words: As in `feed`; all are settled.
+            last: Whether the recording, and its sentence, end here.
         """
         known = self._num_known
         segments = self._segments + _moved(self._itn(_texts(words[known:])), known)
@@ -187,7 +187,6 @@ class FormatStream:
         ends: bool = False,
         last: bool = False,
     ) -> Punctuated:
-        """Events and forms of segments."""
         if self._marks is None:
             texts = [one.text for one in segments]
             return Punctuated([NONE] * len(texts), texts, len(self._segments))
@@ -217,7 +216,6 @@ class FormatStream:
         marked: Punctuated,
         words: Sequence[Word | str],
     ) -> tuple[DisplayWord, ...]:
-        """Display words of segments; those settled before stay."""
         formatter, known = self._formatter, len(self._shown)
         texts = [one.text for one in segments]
         if formatter.case:
@@ -244,7 +242,7 @@ class FormatStream:
         return tuple(shown)
 
     def _put_display_forms(self, plain: list[str], texts: list[str]) -> None:
-        """Put display forms of words into their texts: the longest, from the left."""
+        """Replace texts by display forms, the longest first, from the left."""
         display, longest = self._formatter.display, self._formatter.longest
         at = 0
         while at < len(plain):

@@ -6,10 +6,10 @@
     #  Segment(2, 5, '$300', 'MONEY')]
     segments, num_settled = grammar.partial(words)       # words of a stream so far
 
-A range grammar is a transducer over UTF-8 bytes from words with one space between them
-to written text. An output label above 255 is a mark: it is not text, and its name in
-the table of output symbols is the class of the range. A class with `:all` behind its
-name is used by "en:all" only; the class COPY copies the words of its range.
+A range grammar is a transducer over UTF-8 bytes from words, separated by one space, to
+written text. An output label above 255 is a mark, not text: its name in the table of
+output symbols is the class of the range. A class with the suffix `:all` is used by
+"en:all" only; the class COPY copies the words of its range.
 """
 
 import os
@@ -37,14 +37,12 @@ from wfstdec.readable.itn_kernels import (
 )
 from wfstdec.text.files import PathLike, reading
 
-MAX_WORDS = 32
-"""Words of the longest range: a sum with cents takes up to 30."""
+MAX_WORDS = 32  # Words of the longest range: a sum with cents takes up to 30
 RANGE_RULE, REWRITE_RULES = "ITN", "rewrite"
 """Name of the rule for ranges in a FAR; prefix of the rules for whole sentences."""
 _SHIPPED = Path(__file__).parent / "data"
 _ALL, _COPY, _MOST_BYTE = ":all", "COPY", 255
-_JOINT = "\0"
-"""In the place of a space within a segment."""
+_JOINT = "\0"  # Replacement of spaces within a segment
 _ACTIVE = Pool(new_active, fits=lambda active, size: len(active.slot) >= size)
 """Scratch memory for all grammars, one for each thread."""
 
@@ -60,7 +58,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ItnGrammar:
-    """A range grammar, rewrites of whole sentences, or both; see `load_itn`."""
+    """Range grammar, rewrites of whole sentences, or both; see `load_itn`."""
 
     ranges: Transducer | None
     rewrites: tuple[Transducer, ...] = ()  # Applied in this order
@@ -74,12 +72,12 @@ class ItnGrammar:
             words: Words without spaces; they match by their casefolded form.
 
         Returns:
-            Segments that cover all words in order. Of all partitions the one of least
-            cost: a range costs its path in the grammar less 1 per word, a copied word
-            0. A tie is won by the longer range at the first difference. Rewrites of
-            the sentence follow; a stretch of words that one changes, between words
-            that input and output have in common, is one segment. The whole sentence
-            is one segment if they have none in common.
+            Segments that cover all words in order: the partition of least cost. The
+                cost of a range is that of its path in the grammar less 1 per word, that
+                of a copied word is 0. Ties go to the longer range at the first
+                difference. Rewrites of the sentence follow; the changed words between
+                words common to input and output are one segment. Without common words
+                the whole sentence is one segment.
         """
         segments, _ = self._range_segments(words, len(words))
         for rewrite in self.rewrites:
@@ -89,11 +87,11 @@ class ItnGrammar:
     def partial(
         self, words: Sequence[str], num_settled: int | None = None
     ) -> tuple[list[Segment], int]:
-        """Segments of the words so far, and how many first words are settled.
+        """Return segments of the words so far, and the number of settled words.
 
-        Words behind the first `num_settled` (None: all) may change, more may come. None
-        of these changes the segments of the settled words, and a segment of others
-        begins behind them: `grammar(words[settled:])` continues the list. Rewrites of
+        Words after the first `num_settled` (None: all) may change, and more may come.
+        These do not change the segments of the settled words, and another segment
+        begins after them: `grammar(words[settled:])` continues the list. Rewrites of
         sentences may change any word; a grammar with such rules settles none.
         """
         if self.rewrites:
@@ -108,7 +106,7 @@ class ItnGrammar:
             copied = [Segment(i, i + 1, word, None) for i, word in enumerate(words)]
             return copied, num_known
         text = " ".join(words).casefold()
-        if text.count(" ") != len(words) - 1:  # Not words of a decoder; none match.
+        if text.count(" ") != len(words) - 1:  # Words of other sources; none match.
             text = " ".join(word.replace(" ", "_") for word in words).casefold()
         given = self.ranges, text, self.max_words, num_known
         ends, outputs, settled = _run(best_partition, *given)
@@ -126,7 +124,7 @@ class ItnGrammar:
         return segments, settled
 
     def _read(self, labels: np.ndarray) -> tuple[str | None, str]:
-        """The class and the text of output labels."""
+        """Return the class and the text of output labels."""
         is_byte = labels <= _MOST_BYTE
         written = labels[is_byte].astype(np.uint8).tobytes().decode(errors="replace")
         for mark in labels[~is_byte].tolist():
@@ -135,7 +133,7 @@ class ItnGrammar:
         return _kind_of(written), written
 
     def _rewritten(self, rewrite: Transducer, given: list[Segment]) -> list[Segment]:
-        """Segments after a rewrite of their text; times by common words."""
+        """Return segments after a rewrite of their text, aligned by common words."""
         if not given:
             return given
         labels = _run(whole_output, rewrite, " ".join(one.text for one in given))
@@ -154,7 +152,7 @@ class ItnGrammar:
                 segments += stretch
                 continue
             if tag != "replace" and segments:
-                # Words deleted or inserted join the segment before, if there is one.
+                # Deleted or inserted words join the previous segment, if there is one.
                 stretch = [segments.pop(), *stretch]
                 words = [stretch[0].text, *words]
             elif tag != "replace":
@@ -174,13 +172,13 @@ def load_itn(source: PathLike = "en") -> ItnGrammar:
     Args:
         source: `"en"`, the shipped English grammar; `"en:all"`, which also writes
             single cardinals from zero to nine; an OpenFst file; or a FAR, whose rule
-            `ITN`, or only rule, is the range grammar, and whose rules `rewrite*` are
-            rewrites of whole sentences, applied in alphabetical order.
+            `ITN`, or only rule, is the range grammar, and whose rules `rewrite*`
+            rewrite whole sentences, in alphabetical order.
 
     Raises:
-        FormatError: A file that is no FST or FAR, or a FAR without these rules.
-        GrammarError: A rule that is not over bytes, accepts the empty string, deletes
-            words without output, or has a negative cycle without input.
+        FormatError: A file is not an FST or FAR, or a FAR lacks these rules.
+        GrammarError: A rule is not over bytes, accepts the empty string, deletes words
+            without output, or has a negative cycle without input.
     """
     place = os.fspath(source)
     language = place.removesuffix(_ALL)
@@ -207,7 +205,7 @@ def load_itn(source: PathLike = "en") -> ItnGrammar:
 
 
 def _packed(content: FstContent, place: str, source: str | None = None) -> Transducer:
-    """Validate and pack a rule; `source` is given for a range grammar."""
+    """Validate and pack a rule; `source` is set for a range grammar."""
     fst = content.fst
     if fst.num_arcs and not 0 <= fst.ilabel.min() <= fst.ilabel.max() <= _MOST_BYTE:
         raise GrammarError(

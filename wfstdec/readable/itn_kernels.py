@@ -6,9 +6,9 @@
 
     best[i] = min over j > i of cost(i, j) + best[j]
 
-cost(i, j) is that of the best path of words i..j through the transducer, less 1 for a
+cost(i, j) is that of the best path of words i..j through the transducer, less 1 per
 word; that of copying a word is 0. One pass over the bytes from each word, with all
-active states, has the costs of all ranges that begin there.
+active states, yields the costs of all ranges that begin there.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ SPACE = 32
 
 
 class Transducer(NamedTuple):
-    """A transducer of S states and A arcs over bytes, as the kernels take it."""
+    """Transducer of S states and A arcs over bytes, for kernels."""
 
     start: int
     splits: np.ndarray  # int64 [S + 1]; state s has the arcs splits[s:s + 2]
@@ -44,7 +44,7 @@ class Active(NamedTuple):
 
 
 def new_active(num_states: int) -> Active:
-    """Scratch memory of one thread."""
+    """Return scratch memory of one thread."""
     both = (2, num_states)
     slot, state = np.zeros(num_states, np.int32), np.empty(both, np.int32)
     return Active(slot, state, np.empty(both), np.empty(both, np.int64))
@@ -61,7 +61,7 @@ def pack(fst: FstArrays) -> Transducer:
 
 @jit
 def reaches_final_without_output(fst):
-    """Whether some path to a final state has no output; class marks are no output."""
+    """Return whether a path to a final state has no output except class marks."""
     seen = np.zeros(len(fst.final_cost), np.bool_)
     stack, size = np.empty(len(seen), np.int32), 1
     seen[fst.start], stack[0] = True, fst.start
@@ -79,7 +79,7 @@ def reaches_final_without_output(fst):
 
 @jit
 def _add(fst, active, side, count, trace, arc, cost, node):
-    """Recombine the state that an arc enters; the count, and its index or -1."""
+    """Recombine the state that an arc enters; return the count, and its index or -1."""
     state = fst.nextstate[arc]
     cost += np.float64(fst.cost[arc])
     index = active.slot[state] - 1
@@ -97,7 +97,7 @@ def _add(fst, active, side, count, trace, arc, cost, node):
 
 @jit
 def _close(fst, active, side, count, trace):
-    """Follow the arcs without input, which are the first of each state."""
+    """Close over arcs without input, which are the first of each state."""
     k = 0
     while k < count:
         state, lowest = active.state[side, k], k + 1
@@ -108,7 +108,7 @@ def _close(fst, active, side, count, trace):
             count, index = _add(fst, active, side, count, trace, arc, cost, node)
             if index >= 0:
                 lowest = min(lowest, index)
-        k = lowest  # A state whose cost has fallen is expanded again.
+        k = lowest  # A state with a lower cost is expanded again.
     for k in range(count):
         active.slot[active.state[side, k]] = 0
     return count
@@ -116,7 +116,7 @@ def _close(fst, active, side, count, trace):
 
 @jit
 def _expand(fst, active, side, count, trace, byte):
-    """Follow the arcs of a byte, then those without input, to the other side."""
+    """Expand the arcs of a byte, then those without input, to the other side."""
     num_next = 0
     for k in range(count):
         state = active.state[side, k]
@@ -131,9 +131,9 @@ def _expand(fst, active, side, count, trace, byte):
 
 @jit
 def _ranges_from(fst, active, text, begin, border, trace, costs, nodes):
-    """Fill in costs and nodes of the ranges from a word; whether one may cross."""
-    # `begin`: the word's first byte. `border`: the byte behind a word; a range from
-    # here may end behind it. `costs`, `nodes`: of 1, 2, ... words.
+    """Write costs and nodes of the ranges from a word; return whether one may cross."""
+    # `begin`: the word's first byte. `border`: the byte after a word, where a range
+    # from here may end. `costs`, `nodes`: of 1, 2, ... words.
     side, count, length, crosses = 0, 1, 0, False
     active.state[0, 0], active.cost[0, 0], active.node[0, 0] = fst.start, 0.0, 0
     active.slot[fst.start] = 1
@@ -158,7 +158,6 @@ def _ranges_from(fst, active, text, begin, border, trace, costs, nodes):
 
 @jit
 def _labels_of(trace, node):
-    """The output labels up to a trace node, int32; 0 is the root."""
     labels = [np.int32(0) for _ in range(0)]
     while node > 0:
         label, node = trace[node]
@@ -168,25 +167,24 @@ def _labels_of(trace, node):
 
 @jit
 def _best_ends(costs, num_words):
-    """The end of the range from each of the first words, int64 [num_words]."""
+    """Return the end of the range from each of the first words, int64 [num_words]."""
     best, ends = np.zeros(num_words + 1), np.empty(num_words, np.int64)
     for i in range(num_words - 1, -1, -1):
         best[i] = np.inf
         for j in range(i + 1, min(num_words, i + costs.shape[1]) + 1):
             cost = costs[i, j - i - 1] + best[j]
-            if cost <= best[i]:  # The longer one wins a tie.
+            if cost <= best[i]:  # Ties go to the longer one.
                 best[i], ends[i] = cost, j
     return ends
 
 
 @jit
 def best_partition(fst, active, text, max_words, num_known):
-    """The best partition of the words of a text with one space between words.
+    """Return the best partition of the words of a text, separated by one space.
 
-    Returns the end of each range, their output labels, none for copied words, and the
-    number of words whose ranges do not change with the words behind the first
-    `num_known`. Of partitions of equal cost the one wins that has the longer range
-    where they first differ.
+    Returns the end of each range; their output labels, none for copied words; and the
+    number of words whose ranges do not depend on words after the first `num_known`.
+    Ties go to the partition with the longer range at the first difference.
     """
     # 1. Costs of all ranges.
     begins = [0]
@@ -214,8 +212,8 @@ def best_partition(fst, active, text, max_words, num_known):
         outputs.append(_labels_of(trace, nodes[i, next_end[i] - i - 1]))
         i = next_end[i]
         ends.append(i)
-    # 3. Any words behind those known continue the best partition up to them, or up to a
-    # range that may cross: what these share is settled.
+    # 3. Later words continue the best partition of the known words, or of those up to
+    # a range that may cross: the common part of these is settled.
     settled = num_known
     for head in range(num_known + 1):
         if head == num_known or crosses[head]:
@@ -228,7 +226,7 @@ def best_partition(fst, active, text, max_words, num_known):
 
 @jit
 def whole_output(fst, active, text):
-    """Output labels of the best path of all words, or None where there is no path."""
+    """Return output labels of the best path of all words, or None."""
     num_words = 1
     for byte in text:
         num_words += byte == SPACE

@@ -1,12 +1,12 @@
-"""Kernels of punctuation: what the words around a place say, and the choice of events.
+"""Kernels of punctuation: the network on words, and the choice of events.
 
-Place i is behind word i. A network on the words around it has three kinds of outputs:
+Place i is after word i. A network on the words around it has three kinds of outputs:
 
     costs    -log p(event | words)
-    capital  log-odds that the next word has a capital, behind each event
-    asks     log-odds that the words behind an event are part of a question
+    capital  log-odds that the next word has a capital, after each event
+    asks     log-odds that the words after an event are part of a question
 
-Labels are those of words in a row, 0 where no word is.
+Labels are those of consecutive words, 0 outside.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ NUM_OUTPUTS = 2 * NUM_EVENTS + 1
 
 
 class Network(NamedTuple):
-    """Two hidden layers on N words up to a place and M words behind it."""
+    """Network with two hidden layers on N words before a place and M words after it."""
 
     embedding: np.ndarray  # float32 [L, D]
     weight_1: np.ndarray  # float32 [(N + M) * D, H]
@@ -44,7 +44,7 @@ class Scales(NamedTuple):
 
 @inlined
 def _layer(inputs, weight, bias, outputs):
-    """A layer; rows of weights are added, which vectorises without fast maths."""
+    """Compute a layer by adding rows of weights, which vectorises."""
     for h in range(len(outputs)):
         outputs[h] = bias[h]
     for j in range(len(inputs)):
@@ -62,7 +62,7 @@ def _rectify(values):
 
 @jit
 def evidence_of(network, labels, left, begin, end):
-    """Costs [N, 8], capital [N, 8] and asks [N] of places `begin` to `end` - 1."""
+    """Return costs [N, 8], capital [N, 8] and asks [N] of places `begin` to `end`."""
     count, size = max(0, end - begin), network.embedding.shape[1]
     costs = np.empty((count, NUM_EVENTS), np.float32)
     capital, asks = np.empty_like(costs), np.empty(count, np.float32)
@@ -93,11 +93,11 @@ def evidence_of(network, labels, left, begin, end):
 
 @jit
 def choose(scales, costs, asks, pauses, level, first):
-    """Choose events of places, one behind the other; they and the levels, int32 [N].
+    """Choose events of places in order; return events and levels, int32 [N].
 
-    `pauses` int32 [N]: bins, below 0 where unknown. `level`: how likely the sentence is
-    a question by the words that began it and its parts. `first`: the event of the first
-    place if it is decided, else below 0.
+    `pauses` int32 [N]: bins, below 0 if unknown. `level`: evidence of a question from
+    the first words of the sentence and its parts. `first`: the event of the first place
+    if it is known, else below 0.
     """
     events, levels = np.empty(len(costs), np.int32), np.empty(len(costs), np.int32)
     for n in range(len(costs)):

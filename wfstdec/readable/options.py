@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What a model is made of."""
+    """Sizes of a punctuation model."""
 
-    vocabulary: int = 60_000  # Words with labels at most
-    passes: int | None = None  # Of the network over the text; None: by its size
+    vocabulary: int = 60_000  # Number of words with labels, at most
+    passes: int | None = None  # Passes over the text; None: by its size

@@ -1,12 +1,12 @@
-"""Printed text as words, events behind them, and written forms.
+"""Printed text as words, events after them, and written forms.
 
     words, events, forms = read_printed(["“Yes,” said Mr. Bly. “Why?”"])
     words                # ["yes", "said", "mr", "bly", "why"]
     events               # [COMMA, NONE, NONE, PERIOD, QUESTION]
     forms                # ["Yes", "said", "Mr.", "Bly", "Why"]
 
-Quotation marks and brackets are dropped, hyphens are spaces. A word that nearly always
-has a period behind it, such as `Mr.`, is an abbreviation: its period belongs to it.
+Quotation marks and brackets are dropped, hyphens are spaces. A word that a period
+nearly always follows, such as `Mr.`, is an abbreviation that includes the period.
 """
 
 import functools
@@ -16,17 +16,16 @@ from collections import Counter
 from collections.abc import Iterable
 
 EVENTS = "none comma period question exclamation colon semicolon dash".split()
-"""Names of the events behind a word, by number."""
+"""Names of the events after a word, by number."""
 NONE, COMMA, PERIOD, QUESTION, EXCLAMATION, COLON, SEMICOLON, DASH = range(8)
-MARKS = ("", ",", ".", "?", "!", ":", ";", " –")
-"""What each event adds to the word before it."""
+MARKS = ("", ",", ".", "?", "!", ":", ";", " –")  # Suffix of a word for each event
 SENTENCE_ENDS = (PERIOD, QUESTION, EXCLAMATION)
 CLASSES = "NUM ORD MONEY TIME DATE".split()
-"""Names of words with digits; what ITN writes has one of these."""
+"""Classes of words with digits in the output of ITN."""
 _EVENT_OF = {**{m: e for e, m in enumerate(MARKS) if e}, "—": DASH, "–": DASH}
 _EVENT_OF |= {"…": PERIOD, "؟": QUESTION, "،": COMMA, "؛": SEMICOLON, "。": PERIOD}
 _STRENGTH = (0, 2, 5, 7, 6, 4, 3, 1)
-"""Of several marks behind a word the strongest counts: `?—` is a question."""
+"""The strongest of several marks after a word counts: `?—` is a question."""
 _PIECES = re.compile(r"(?:[^\W_]|(?<=\w)['’.,:](?=\w)|[\u0300-\u036f])+|[^\w\s]|_")
 _SHAPES = (
     ("MONEY", re.compile(r"[$£€¥][\d.,]+|[\d.,]+[$£€¥]")),
@@ -34,28 +33,27 @@ _SHAPES = (
     ("ORD", re.compile(r"\d+(st|nd|rd|th|er|e)")),
     ("NUM", re.compile(r".*\d.*")),
 )
-_SHORT = {"mister": "mr", "missus": "mrs"}
-"""Books print the short form."""
+_SHORT = {"mister": "mr", "missus": "mrs"}  # Short forms as printed in books
 _MOSTLY, _OFTEN = 0.85, 8
 
 
 @functools.lru_cache(maxsize=4096)
 def plain(form: str) -> str:
-    """The word that decoders give for a written form."""
+    """Return a decoder's word for a written form."""
     word = unicodedata.normalize("NFC", form).replace("’", "'").lower()
     word = word.strip(".'").replace(".", "") if word.strip(".'") else word
     return _SHORT.get(word, word)
 
 
 def class_of(form: str) -> str | None:
-    """The class of a written form with digits; None of any other."""
+    """Return the class of a written form with digits; None for others."""
     return next((name for name, shape in _SHAPES if shape.fullmatch(form)), None)
 
 
 def read_printed(
     paragraphs: Iterable[str],
 ) -> tuple[list[str], list[int], list[str]]:
-    """Read printed paragraphs: words, events, written forms; equal in length."""
+    """Return words, events and written forms of paragraphs, of equal lengths."""
     words: list[str] = []
     events: list[int] = []
     forms: list[str] = []
@@ -77,10 +75,9 @@ def read_printed(
 def _attach_abbreviations(
     words: list[str], events: list[int], forms: list[str]
 ) -> None:
-    """Take the periods of abbreviations out of the events, into the forms."""
     count = Counter(words)
     ended = Counter(w for w, e in zip(words, events, strict=True) if e == PERIOD)
-    # A word that ends sentences has a word behind it that seldom begins them.
+    # A period follows nearly every occurrence of an abbreviation.
     short = {
         word
         for word, n in ended.items()

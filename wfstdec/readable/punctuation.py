@@ -5,16 +5,16 @@
     shown.text                                           # "Yes, said Mr. Bly."
 
     stream = model.stream()
-    shown = stream.feed(words, num_settled=4)            # words of the utterance so far
-    shown = stream.end(words)                            # the next one continues it
+    shown = stream.feed(words, num_settled=4)            # words so far
+    shown = stream.end(words)                            # all words
 
-At each place the event of least cost is chosen, one behind the other:
+At each place, in order, the event of least cost is chosen:
 
     -log p(event | words around it) + prior[event] + asks[level, event]
       - weight * log p(pause | event)
 
-where the level is how likely the sentence is a question by the words that began it and
-its parts. The network of the first term also has the capitals behind each event.
+where the level is the evidence of a question from the first words of the sentence and
+its parts. The network of the first term also predicts the capitals after each event.
 """
 
 import bisect
@@ -53,59 +53,58 @@ from wfstdec.text.files import PathLike, atomic_write, reading
 ENGLISH = Path(__file__).parent / "data" / "en.punct.npz"
 PAUSE_EDGES = (0.01, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
 """Seconds between the bins of pauses."""
-END_BIN = NUM_PAUSES - 1
-"""The bin of the end of an utterance."""
+END_BIN = NUM_PAUSES - 1  # Bin of the end of an utterance
 Pauses = Sequence[float | None] | None
-"""Seconds between each word and the next; None where unknown."""
+"""Seconds between each word and the next; None if unknown."""
 _FORMAT = {"format": "wfstdec.punctuation", "version": 1}
 _FORBIDDEN = 1e4
 
 
 class Punctuated(NamedTuple):
-    """Words with the events behind them, and how they are written."""
+    """Words with the events after them, and their written forms."""
 
-    events: list[int]  # Behind each word, positions in `EVENTS`
+    events: list[int]  # After each word, indices in `EVENTS`
     forms: list[str]  # Of each word, without its event: `Mr.`, `McDonald`
-    num_settled: int  # The first words whose events and forms cannot change
+    num_settled: int  # Number of words whose events and forms cannot change
 
     @property
     def text(self) -> str:
-        """The words with their marks, and spaces where their script has them."""
+        """Words with their marks, joined as in their script."""
         pairs = zip(self.forms, self.events, strict=True)
         return join_words(form + MARKS[event] for form, event in pairs)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PunctuationModel:
-    """A model of events and capitals in one language; see `load_punctuation`."""
+    """Model of events and capitals in one language; see `load_punctuation`."""
 
     labels: tuple[str, ...]  # `<eps>`, events, classes of unknown words, words
     network: Network
-    left: int  # Words of the network's window up to the place
+    left: int  # Words of the network's window before the place
     scales: Scales
     forms: Mapping[str, tuple[str, str]]
-    """Written forms of words, without and with a capital, where the rule differs."""
+    """Written forms of words, without and with a capital, except regular ones."""
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """The label of each name."""
+        """Label of each name."""
         return {name: label for label, name in enumerate(self.labels)}
 
     @property
     def right(self) -> int:
-        """Words of the network's window behind the place."""
+        """Words of the network's window after the place."""
         size = self.network.embedding.shape[1]
         return self.network.weight_1.shape[0] // size - self.left
 
     def written(self, token: str, capital: bool) -> str:
-        """The written form of a word; that of a class is the token."""
+        """Return the written form of a word; that of a class is the token."""
         if token in CLASSES:
             return token
         own = token.lower(), capitalized(token.lower())
         return self.forms.get(plain(token), own)[capital]
 
     def stream(self) -> "PunctuationStream":
-        """Begin a stream, at the beginning of a sentence."""
+        """Return a stream at the beginning of a sentence."""
         return PunctuationStream(self)
 
     def punctuate(
@@ -127,7 +126,7 @@ class PunctuationModel:
 
 
 def load_punctuation(path: PathLike = ENGLISH) -> PunctuationModel:
-    """Load a model that `wfstdec build-punctuation` wrote; the shipped English one.
+    """Load a model of `wfstdec build-punctuation`, by default the shipped English one.
 
     Raises:
         FormatError: Not a punctuation model, of another version, or damaged.
@@ -151,7 +150,7 @@ def load_punctuation(path: PathLike = ENGLISH) -> PunctuationModel:
 
 
 def _check(model: PunctuationModel) -> None:
-    """Raise unless the arrays fit each other: kernels do not check."""
+    """Raise unless the arrays are consistent: kernels do not check."""
     net = model.network
     (window, first), second, size = net.weight_1.shape, len(net.bias_2), len(net[0].T)
     embedding, biases = (len(model.labels), size), [(first,), (second,), (NUM_OUTPUTS,)]
@@ -170,7 +169,7 @@ def _check(model: PunctuationModel) -> None:
 
 
 def find_label(index: Mapping[str, int], token: str) -> int:
-    """The label of a word, or of the class of unknown ones with its ending."""
+    """Return the label of a word, or of the class of unknown words with its ending."""
     word = token if token in CLASSES else plain(token)
     if (label := index.get(word)) is not None and word[:1] != "<":
         return label
@@ -178,31 +177,31 @@ def find_label(index: Mapping[str, int], token: str) -> int:
 
 
 def class_label(index: Mapping[str, int], word: str) -> int:
-    """The label of unknown words with the ending of a word."""
+    """Return the label of unknown words with the ending of a word."""
     ends = (index.get(f"<-{word[-size:]}>") for size in (3, 2))
     return next(filter(None, ends), index["<other>"])
 
 
 def capitalized(word: str) -> str:
-    """The word with a capital at its beginning."""
+    """Return the word with an initial capital."""
     return word[:1].upper() + word[1:]
 
 
 class _Passed(NamedTuple):
-    """Places of an utterance whose events are chosen; the first is before it."""
+    """Places of an utterance with their events; the first is before it."""
 
     events: list[int]
-    forms: list[str]  # Of the words behind the places
-    levels: list[int]  # Behind the places
+    forms: list[str]  # Of the words after the places
+    levels: list[int]  # After the places
 
 
 class PunctuationStream:
-    """Utterances that follow each other, each of which arrives in parts."""
+    """Stream of utterances, each of which arrives in parts."""
 
     def __init__(self, model: PunctuationModel) -> None:
         self._model = model
-        # The last words of the utterances before are in front of those of this one: the
-        # network relies on them. The first is no word, behind a period.
+        # The last words of previous utterances precede those of this one, as input of
+        # the network. The first is no word, after a period.
         self._context, self._behind = [0], PERIOD
         self._level = 0
         self._begin()
@@ -217,15 +216,15 @@ class PunctuationStream:
         pauses: Pauses = None,
         num_settled: int | None = None,
     ) -> Punctuated:
-        """Punctuate the words of the utterance so far, as `FormatStream.feed`.
+        """Punctuate the words so far, as in `FormatStream.feed`.
 
-        Tokens are words, or classes such as `NUM`; those settled before come first.
+        Tokens are words, or classes such as `NUM`; settled ones come first.
         """
         count = len(tokens) if num_settled is None else num_settled
         labels = self._labels_of(tokens)
         self._labels = labels[:count]
         shown = self._pass(tokens, labels, pauses, len(tokens))
-        # The network sees all words that it needs of the places before this one.
+        # The network sees all words that it needs of earlier places.
         until = max(0, count - self._model.right)
         if until:
             end = until + 1
@@ -238,7 +237,7 @@ class PunctuationStream:
     def end(
         self, tokens: Sequence[str], pauses: Pauses = None, *, last: bool = False
     ) -> Punctuated:
-        """Punctuate the whole utterance, as `FormatStream.end`, and begin the next."""
+        """Punctuate the complete utterance, as in `FormatStream.end`."""
         labels = self._labels_of(tokens)
         if pauses and pauses[-1] is None:
             pauses = [*pauses[:-1], PAUSE_EDGES[-1]]
@@ -262,7 +261,7 @@ class PunctuationStream:
         *,
         last: bool = False,
     ) -> _Passed:
-        """Choose the events behind the first `until` words."""
+        """Choose the events after the first `until` words."""
         model, passed = self._model, self._passed
         known = len(passed.events)
         row = np.array(self._context + labels, np.int32)
@@ -287,7 +286,7 @@ class PunctuationStream:
 
 
 def _pause_bins(pauses: Pauses, count: int) -> np.ndarray:
-    """Bins of pauses, int32 [W + 1], the first before all words; -1 where unknown."""
+    """Return bins of pauses, int32 [W + 1], the first before all words, -1 unknown."""
     if pauses is None:
         return np.full(count + 1, -1, np.int32)
     if len(pauses) != count:

@@ -1,11 +1,11 @@
-"""Punctuation models of printed text in any language.
+"""Training of punctuation models on printed text in any language.
 
     model = build_punctuation(["a.txt.xz", "b.txt.xz"], tune=["c.txt"])
     model.save("en.punct.npz")
 
-1. Words seen often are labels; the others are classes by how they end.
+1. Frequent words are labels; the others have classes by ending.
 2. A network on the words of a window is trained.
-3. Priors are tuned on text that was held out, for the mean F of events.
+3. Priors are tuned on held-out text, for the mean F of events.
 """
 
 import json
@@ -51,33 +51,30 @@ from wfstdec.readable.punctuation import (
 )
 from wfstdec.text.files import PathLike, read_lines, reading
 
-LEFT, RIGHT = 8, 3
-"""Words of the network's window up to the place, and behind it."""
+LEFT, RIGHT = 8, 3  # Words of the network's window before the place, and after it
 _EMBEDDING, _HIDDEN = 40, (192, 192)
 _RARE, _FREQUENT, _NUM_ENDINGS = 2, 300, 150
-"""Words seen as often are unknown; frequent words, which have nothing of their class;
-classes of unknown words."""
-_PASSES = 8
-"""Over large texts."""
+"""Largest count of unknown words; least count of words that share nothing with their
+class; number of classes of unknown words.
+"""
+_PASSES = 8  # Over large texts
 _BATCH, _CUT, _UNKNOWN, _DROPPED = 512, 0.06, 0.03, 0.15
-"""Places of a step; shares without words behind them, of words taken as unknown, and of
-hidden values dropped."""
+"""Places of a step; shares without words after them, of words treated as unknown, and
+of dropped hidden values.
+"""
 _PAUSE_WEIGHT = 2.0
-"""On LJ Speech 1.5 and 2 are as good; with less, ends of utterances become commas."""
-_LEVELS = -2.2, -0.85, 0.0, 1.0, 2.0
-"""Log-odds between levels of questions."""
+"""On LJ Speech 1.5 and 2 are equal; with less, ends of utterances become commas."""
+_LEVELS = -2.2, -0.85, 0.0, 1.0, 2.0  # Log-odds between levels of questions
 _TUNED = COMMA, PERIOD, QUESTION
-"""Others stay as likely as they are: recall would be paid with precision."""
+"""Others keep their probability: recall would cost precision."""
 _log = logging.getLogger("wfstdec.readable")
 
 
 class _Text(NamedTuple):
-    """Printed text as arrays, [W] each."""
-
     labels: np.ndarray  # int32
     events: np.ndarray  # int32
-    capitals: np.ndarray  # float32, 1 where the form behind a word has a capital
-    asks: np.ndarray  # float32, 1 where the words behind it are of a question
+    capitals: np.ndarray  # float32, 1 if the form after a word has a capital
+    asks: np.ndarray  # float32, 1 if the words after it are of a question
 
 
 def build_punctuation(
@@ -87,13 +84,13 @@ def build_punctuation(
     speech: PathLike | None = None,
     options: BuildOptions | None = None,
 ) -> PunctuationModel:
-    """Build a model of printed text, a paragraph a line; plain or packed.
+    """Build a model from printed text, a paragraph per line, plain or compressed.
 
     Args:
         texts: Files to train on.
-        tune: Files to tune scales on; without any, the last twentieth of the text.
-        speech: JSON lines with `text`, as printed, and `words`, [start, end] in seconds
-            of each word: for the pauses.
+        tune: Files to tune scales on; by default the last twentieth of the text.
+        speech: JSON lines with printed `text`, and `words`, [start, end] in seconds of
+            each word, for the pauses.
         options: Sizes.
     """
     options = options or BuildOptions()
@@ -106,7 +103,7 @@ def build_punctuation(
     if len(set(words)) < 2 or not any(events):
         raise FormatError(
             f"{', '.join(map(str, texts))}: {len(words)} words without punctuation, "
-            "expected printed text, a paragraph a line"
+            "expected printed text, a paragraph per line"
         )
     labels = _vocabulary(words, options.vocabulary)
     _log.info("%d words, %d labels", len(words), len(labels))
@@ -124,9 +121,9 @@ def build_punctuation(
 
 
 def _vocabulary(words: list[str], most: int) -> tuple[str, ...]:
-    """Labels: events, classes of unknown words, and words by frequency."""
+    """Return labels: events, classes of unknown words, and words by frequency."""
     counts = Counter(words)
-    # Of a small text all words are known.
+    # All words of a small text are known.
     rare = _RARE if len(words) > 100_000 else 0
     known = [w for w, n in counts.most_common(most) if n > rare and w not in CLASSES]
     endings: Counter[str] = Counter()
@@ -157,7 +154,7 @@ def _text_of(
 def _written_forms(
     words: list[str], events: list[int], forms: list[str]
 ) -> dict[str, tuple[str, str]]:
-    """Forms of words with and without a capital, where they are not by the rule."""
+    """Return irregular forms of words without and with a capital."""
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     for i, (word, form) in enumerate(zip(words, forms, strict=True)):
         # Sentences begin with capitals: other places count more.
@@ -176,7 +173,8 @@ def _written_forms(
 def _train_network(labels: tuple[str, ...], text: _Text, passes: int) -> Network:
     """Train layers by Adam, embeddings by Adagrad; rates fall to zero."""
     random = np.random.default_rng(0)
-    # A word is its own part and that of its class, so that rare ones are like others.
+    # The embedding of a word is its own plus that of its class, so that rare words
+    # share.
     index = {name: label for label, name in enumerate(labels)}
     first = sum(name[0] == "<" for name in labels) + len(CLASSES) + _FREQUENT
     groups = np.arange(len(labels), dtype=np.int32)
@@ -218,7 +216,7 @@ def _train_network(labels: tuple[str, ...], text: _Text, passes: int) -> Network
         _scatter(parts, sums, groups, window, slope, np.float32(0.03 * rate + 1e-4))
         if number % steps == steps - 1:
             _log.info("pass %d: cost %.4f", number // steps + 1, total / steps)
-    # Few digits are enough, and small in a file.
+    # Few digits are enough, and compress well.
     return Network((parts + parts[groups]).round(2), *layers)
 
 
@@ -229,7 +227,7 @@ def _normal(random: Any, shape: tuple[int, ...], scale: float) -> np.ndarray:
 def _slopes(
     layers: list[np.ndarray], inputs: np.ndarray, text: _Text, random: Any
 ) -> tuple[float, list[np.ndarray], np.ndarray]:
-    """The mean cost of events, and the slopes by the layers and by the inputs."""
+    """Return the mean cost of events, and its gradients by layers and by inputs."""
     rows = [inputs]
     for i in range(0, len(layers), 2):
         row = rows[-1] @ layers[i] + layers[i + 1]
@@ -238,7 +236,7 @@ def _slopes(
             row *= random.random(row.shape, np.float32) >= _DROPPED
         rows.append(row)
     outputs = rows.pop()
-    # 1. Events by their softmax; capitals behind the event; questions behind any event.
+    # 1. Events by their softmax; capitals after the event; questions after any event.
     slope, each = np.zeros_like(outputs), np.arange(len(inputs))
     logits = outputs[:, :NUM_EVENTS]
     shares = np.exp(logits - logits.max(1, keepdims=True))
@@ -266,7 +264,7 @@ def _sigmoid(odds: np.ndarray) -> np.ndarray:
 
 @jit
 def _scatter(parts, sums, groups, window, slopes, rate):
-    """Change the parts of the words of windows by Adagrad."""
+    """Update the embeddings of the words of windows by Adagrad."""
     for i in range(window.shape[0]):
         for j in range(window.shape[1]):
             for part in (window[i, j], groups[window[i, j]]):
@@ -277,7 +275,7 @@ def _scatter(parts, sums, groups, window, slopes, rate):
 
 
 def count_pauses(path: PathLike) -> np.ndarray:
-    """-log p(pause | event) counted on speech, float32 [8, 8]."""
+    """Return -log p(pause | event) from counts on speech, float32 [8, 8]."""
     counts = np.zeros((NUM_PAUSES, NUM_EVENTS))
     for line in read_lines(path):
         with reading(path, "speech file", "JSON lines with text and words"):
@@ -285,13 +283,13 @@ def count_pauses(path: PathLike) -> np.ndarray:
             times = np.array(utterance["words"], float).reshape(-1, 2)
         _, events, _ = read_printed([utterance["text"]])
         if len(events) != len(times):
-            _log.warning("%s: other words than times, left out: %.60s", path, line)
+            _log.warning("%s: words and times differ, left out: %.60s", path, line)
             continue
         pauses = times[1:, 0] - times[:-1, 1]
         bins = np.searchsorted(PAUSE_EDGES, pauses, side="right")
         np.add.at(counts, (bins, events[:-1]), 1)
         counts[END_BIN, events[-1]] += 1
-    # Events seen seldom have the pauses of others like them, bins those of all events.
+    # Rare events share the pauses of similar ones, bins those of all events.
     each = counts.sum(1, keepdims=True) + 0.5
     counts += 5 * each / each.sum()
     for alike in (list(SENTENCE_ENDS), [COMMA, COLON, SEMICOLON, DASH]):
@@ -301,7 +299,7 @@ def count_pauses(path: PathLike) -> np.ndarray:
 
 
 def _level_costs(network: Network, levels: np.ndarray, text: _Text) -> np.ndarray:
-    """What events cost by the level of a question, float32 [6, 8]."""
+    """Return costs of events by level of a question, float32 [6, 8]."""
     *_, asks = evidence_of(network, text.labels, LEFT, 0, len(text.labels))
     each = (asks[:, None] > levels).sum(1)
     counts, level = np.zeros((NUM_LEVELS, NUM_EVENTS)), 0
@@ -320,14 +318,14 @@ def _level_costs(network: Network, levels: np.ndarray, text: _Text) -> np.ndarra
 
 
 def f_score(reference: np.ndarray, shown: np.ndarray, event: int) -> float:
-    """F of an event, place by place, in per cent."""
+    """Return F of an event over all places, in percent."""
     both = ((reference == event) & (shown == event)).sum()
     either = (reference == event).sum() + (shown == event).sum()
     return float(200 * both / max(1, either))
 
 
 def _tuned(network: Network, scales: Scales, text: _Text) -> Scales:
-    """Climb by one prior after the other, to the best F on average."""
+    """Return scales with the best mean F, by coordinate ascent over priors."""
     count = len(text.labels)
     costs, _, asks = evidence_of(network, text.labels, LEFT, 0, count)
     unknown = np.full(count, -1, np.int32)

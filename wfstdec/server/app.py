@@ -1,9 +1,8 @@
-"""The app: all routes over one service, and what every request passes.
+"""ASGI app: all routes over one service, and the checks of every request.
 
-A request passes the log, which writes one line without query and key; the checks of its
-`Host` and `Origin`, so that no other site's page can use a server that its visitor can
-reach; the key; and, where it would begin work, the question whether the server takes
-any.
+A request passes the log (one line without query and key), the checks of `Host` and
+`Origin` (against pages of other sites), the key, and, for paths below `/v1/`, whether
+the server accepts work.
 """
 
 import asyncio
@@ -41,11 +40,10 @@ from wfstdec.server.service import Service, in_thread
 OPEN_PATHS = ("/", "/health", "/ready")
 """Paths that need no key: the page asks for one, and probes have none."""
 WORK = "/v1/"
-"""Where paths begin that are refused while the server warms up or drains."""
+"""Prefix of the paths that are refused while the server warms up or drains."""
 SUBPROTOCOL = "wfstdec.subprotocol"
-"""Name in a WebSocket's scope of the subprotocol to accept it with; may be None."""
-_EVERY = frozenset(("0.0.0.0", "::"))
-"""Addresses that a server on all of them listens on."""
+"""Key in a WebSocket's scope: subprotocol to accept with; may be None."""
+_EVERY = frozenset(("0.0.0.0", "::"))  # Wildcard addresses
 _PORTS = {"http": 80, "https": 443}
 _PROBES = ("/health", "/ready", "/metrics")
 _REASONS = {
@@ -56,20 +54,20 @@ _REASONS = {
     421: "host",
     429: "client",
 }
-"""Words for the metrics, by the status that a request is refused with."""
+"""Reason in the metrics, by status of a refusal."""
 _SUBPROTOCOLS = ("token", "bearer")
 _REALTIME, _REALTIME_KEY = "realtime", "openai-insecure-api-key."
-"""Subprotocols of OpenAI's clients in browsers; the second has the key behind it."""
-_UNREAD_BYTES = 1 << 16  # of a body where none is read
+"""Subprotocols of OpenAI's clients in browsers; the second is followed by the key."""
+_UNREAD_BYTES = 1 << 16  # of the body of a request whose body is not read
 _STOP_S, _MEASURED_S = 5.0, 0.05
 _EXPOSED = ("dg-request-id", "retry-after", "x-request-id")
-"""Headers of answers that pages of other origins may read."""
+"""Response headers that pages of other origins may read."""
 
 _log = logging.getLogger("wfstdec.server.requests")
 
 
 def make_app(service: Service, *, page: bool = True) -> Starlette:
-    """Make the app; it starts the engine, and stops it in the end."""
+    """Return the ASGI app; its lifespan starts and stops the engine."""
     service.metrics.show_counts(service.shared, lambda: service.unready is None)
     routes: list[BaseRoute] = [
         Route("/health", _health),
@@ -108,7 +106,6 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
 
 @contextlib.asynccontextmanager
 async def _running(app: Starlette) -> AsyncIterator[None]:
-    """Run the engine as long as the app; the threads of files end with it."""
     service: Service = app.state.service
     service.engine.start()
     measuring = asyncio.create_task(_measure(service.metrics))
@@ -123,8 +120,7 @@ async def _running(app: Starlette) -> AsyncIterator[None]:
 
 
 async def _measure(metrics: Metrics) -> None:
-    """Measure how late the loop is, and how long collections of garbage take."""
-    # Kept until the next turn: a collection may begin where a metric holds its lock.
+    """Measure how late the loop runs, and the duration of garbage collections."""
     seconds, began = deque[float](maxlen=1000), 0.0
 
     def note(phase: str, info: object) -> None:
@@ -147,13 +143,11 @@ async def _measure(metrics: Metrics) -> None:
         gc.callbacks.remove(note)
 
 
-# ------------------------------------------------------------------- routes
 async def _health(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
 async def _ready(request: Request) -> Response:
-    """Tell balancers whether new streams are taken."""
     service: Service = request.app.state.service
     reason = service.unready
     state = {
@@ -177,7 +171,6 @@ async def _page(request: Request) -> Response:
 
 
 def _answer(request: Request, error: Exception) -> Response:
-    """Answer in one form what handlers raise, and Starlette: no such path."""
     if isinstance(error, HTTPException):
         error = RequestError(error.status_code, error.detail, headers=error.headers)
     elif not isinstance(error, RequestError):
@@ -187,8 +180,8 @@ def _answer(request: Request, error: Exception) -> Response:
 
 @functools.cache
 def read_page() -> tuple[bytes, dict[str, str]]:
-    """Read the page, HTML in UTF-8, and the headers that it has to be served with."""
-    # `blob:` is the audio worklet, which a browser takes by an address alone.
+    """Return the page (HTML in UTF-8) and the headers to serve it with."""
+    # Browsers load the audio worklet from a `blob:` address only.
     body = (files(__package__) / "page" / "index.html").read_bytes()
     sources = {b"script": "", b"style": ""}
     for kind, text in re.findall(rb"<(script|style)>(.*?)</\1>", body, re.DOTALL):
@@ -208,11 +201,10 @@ def read_page() -> tuple[bytes, dict[str, str]]:
     }
 
 
-# ------------------------------------------------------------------- access
 class Checks:
-    """Middleware that lets a request through, or answers why not.
+    """Middleware that checks a request, and answers a refused one.
 
-    `check` raises RequestError, or returns what is held as long as the request lasts.
+    `check` raises RequestError, or returns a context to hold during the request.
     """
 
     def __init__(
@@ -224,7 +216,7 @@ class Checks:
         self._app, self._service, self._check = app, service, check
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check requests and handshakes; the rest passes."""
+        """Check requests and handshakes; pass on other scopes."""
         with contextlib.ExitStack() as stack:
             try:
                 if scope["type"] in ("http", "websocket"):
@@ -233,7 +225,6 @@ class Checks:
             except RequestError as error:
                 reason = _REASONS.get(error.status, error.code or "")
                 self._service.metrics.refused.labels(reason).inc()
-                # Also a handshake, before it is accepted.
                 path = scope["path"] if scope["type"] == "http" else ""
                 await error.response(path)(scope, receive, send)
                 return
@@ -241,13 +232,13 @@ class Checks:
 
 
 def check_host(service: Service, scope: Scope) -> None:
-    """Check the name that a client calls the server by."""
-    # A page of evil.example, whose address then changes to this machine's, is of the
-    # same origin as the server for its browser. Browsers always send a `Host`.
+    """Check the host name that the client addressed."""
+    # Against DNS rebinding: a page of evil.example, whose address then changes to this
+    # machine's, has the server's origin for its browser. Browsers always send a `Host`.
     known, host = service.hosts, Headers(scope=scope).get("host")
     if "*" in known or host is None or scope["path"] == "/health":
         return
-    # Where the server listens on all addresses, any address is its own.
+    # A server that listens on all addresses accepts any address.
     is_own = not _EVERY.isdisjoint(known) and is_address(host)
     if not is_own and host_name(host) not in known:
         raise RequestError(
@@ -259,8 +250,8 @@ def check_host(service: Service, scope: Scope) -> None:
 
 
 def check_access(service: Service, scope: Scope) -> AbstractContextManager[None] | None:
-    """Check size, origin and key, and whether work is taken, of this client too."""
-    # One to accept with: a browser that offers any closes if none is taken.
+    """Check size, origin and key, whether work is accepted, and the client's limit."""
+    # A browser that offers subprotocols closes if none is accepted.
     known = (*_SUBPROTOCOLS, _REALTIME)
     offered = [one for one in scope.get("subprotocols", ()) if one in known]
     scope[SUBPROTOCOL] = offered[0] if offered else None
@@ -277,7 +268,7 @@ def check_access(service: Service, scope: Scope) -> AbstractContextManager[None]
     is_long = body.isdecimal() and int(body) > _UNREAD_BYTES
     if scope.get("method") != "POST" and is_long:
         raise RequestError(413, f"a body of {body} bytes, expected none here")
-    # What sends no `Origin` is no page, and may come.
+    # Requests without `Origin` do not come from a page of another origin.
     origin = headers.get("origin")
     if origin is not None and not {"*", origin} & {*service.origins}:
         if not is_same_origin(origin, headers.get("host", "")):
@@ -298,7 +289,7 @@ def check_access(service: Service, scope: Scope) -> AbstractContextManager[None]
                 code="invalid_api_key",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-    # No work while kernels are compiled, and when the server is about to stop.
+    # No work while kernels are compiled, or when the server is draining.
     if scope["path"].startswith(WORK) and (service.draining or service.warming):
         code, text = "warming", "the server is starting"
         if service.draining:
@@ -310,7 +301,7 @@ def check_access(service: Service, scope: Scope) -> AbstractContextManager[None]
 
 
 def host_name(host: str) -> str | None:
-    """The name in `name:port`, in lower case; None where there is none."""
+    """Return the name in `name:port`, in lower case; None without a name."""
     try:
         return urlsplit(f"//{host}").hostname
     except ValueError:
@@ -318,7 +309,7 @@ def host_name(host: str) -> str | None:
 
 
 def is_address(host: str) -> bool:
-    """Tell whether a host is an address of IP, which no name server can change."""
+    """Return whether a host is an IP address, which no name server can change."""
     try:
         return ipaddress.ip_address(host_name(host) or "") is not None
     except ValueError:
@@ -326,7 +317,7 @@ def is_address(host: str) -> bool:
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Tell whether a page comes from the host that it asks, by any scheme."""
+    """Return whether the origin's host is the requested one, by any scheme."""
     # A proxy that ends TLS keeps the host, and not always the scheme.
     try:
         page = urlsplit(origin)
@@ -339,7 +330,7 @@ def is_same_origin(origin: str, host: str) -> bool:
 
 
 def given_key(headers: Mapping[str, str], subprotocols: Sequence[str]) -> str | None:
-    """The key that a request came with, by header or by subprotocol."""
+    """Return the key of a request, from a header or a subprotocol."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if scheme.lower() in ("bearer", "token"):
         return key.strip()
@@ -350,13 +341,13 @@ def given_key(headers: Mapping[str, str], subprotocols: Sequence[str]) -> str | 
 
 
 def same_key(given: str, key: str) -> bool:
-    """Compare in a time that shows neither where they differ, nor how long one is."""
+    """Compare keys in constant time, for any length."""
     one, other = (hashlib.sha256(text.encode()).digest() for text in (given, key))
     return hmac.compare_digest(one, other)
 
 
 class RequestLog:
-    """Middleware that writes a line of each request, and counts it."""
+    """Middleware that logs a line for each request, and counts it."""
 
     def __init__(
         self, app: ASGIApp, service: Service, paths: Collection[str] = ()
@@ -364,7 +355,7 @@ class RequestLog:
         self._app, self._metrics, self._paths = app, service.metrics, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything on; note how it ended."""
+        """Pass everything on, and log the status."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -392,6 +383,7 @@ class RequestLog:
             self._metrics.requests.labels(route, str(status)).observe(seconds)
             client, method = scope.get("client") or ("-",), scope.get("method", "WS")
             level = logging.DEBUG if path in _PROBES else logging.INFO
-            shown = path[:200].encode("unicode_escape").decode()  # no line of its own
+            # an escaped path cannot start a line
+            shown = path[:200].encode("unicode_escape").decode()
             what = client[0], method, shown, status, seconds
             _log.log(level, "%s %s %s %d %.3f s", *what)

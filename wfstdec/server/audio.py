@@ -1,15 +1,14 @@
-"""Bytes of a stream on their way to samples: encodings, WAV, containers by FFmpeg.
+"""Decoding of a stream's bytes to samples: encodings, WAV, containers by FFmpeg.
 
     audio = open_bytes("mulaw", 8000, 1, model_rate, most_s=10.0, wake=wake)
-    audio = audio.give(data, arrived)            # never waits
-    samples, arrived = audio.take(1.0)           # what is decoded
+    audio = audio.give(data, arrived)            # does not block
+    samples, arrived = audio.take(1.0)           # decoded so far
     audio.close()                                # no thread is left
 
-FFmpeg reads a pipe, in a thread for each container, which waits where what it has
-decoded is not taken: a small file of many hours fills no memory. FFmpeg is behind what
-came: by 0.1 s of WebM, by a page of Ogg (a second, most often), by ten frames of FLAC
-(2.4 s at 16 kHz). What it has not decoded when an utterance is flushed belongs to the
-next one.
+FFmpeg reads a pipe, in a thread for each container. The thread waits until decoded
+samples are taken, so a small file of many hours does not fill memory. FFmpeg lags: by
+0.1 s of WebM, by a page of Ogg (usually a second), by ten frames of FLAC (2.4 s at 16
+kHz). Audio that is not decoded at a flush belongs to the next utterance.
 """
 
 from __future__ import annotations
@@ -29,21 +28,20 @@ from wfstdec.audio.samples import ResampleStream, checked_peak, scaled
 from wfstdec.audio.sources import UNKNOWN_SIZE, form_of, open_av, raw_samples
 from wfstdec.errors import AudioError, WfstdecError
 
-BYTES_PER_S = 16_000
-"""Of containers, as long as they are not decoded."""
+BYTES_PER_S = 16_000  # Assumed rate of containers before they are decoded
 _SOON = {"probesize": "4096", "analyzeduration": "0"}
-"""Options of FFmpeg: it begins by the first packets, and waits for no more. With
-`nobuffer` it would drop the packets that it inspected: up to 0.9 s of MP3."""
+"""Options of FFmpeg: begin with the first packets. `nobuffer` would drop the packets
+used for detection: up to 0.9 s of MP3.
+"""
 NOTHING = np.zeros(0, np.float32)
 
-Taken = tuple[np.ndarray, float]
-"""Samples, and when the last of their bytes arrived."""
+Taken = tuple[np.ndarray, float]  # Samples, and when the last of their bytes arrived
 
 
 class AudioBytes:
-    """Bytes on their way to samples; here of a container whose head has not come."""
+    """Bytes of a stream, decoded to samples; this class waits for a file's head."""
 
-    bytes_per_s: float = BYTES_PER_S  # those that are not decoded yet
+    bytes_per_s: float = BYTES_PER_S  # of bytes that are not decoded yet
     _head = b""
     _error: WfstdecError | None = None
 
@@ -54,26 +52,26 @@ class AudioBytes:
 
     @property
     def waiting_s(self) -> float:
-        """Seconds that wait to be taken, about."""
+        """Estimated seconds of audio that wait."""
         return 0.0
 
     @property
     def waits_since(self) -> float | None:
-        """When the oldest bytes that wait came; None where that is not known."""
+        """Arrival time of the oldest waiting bytes; None if unknown."""
         return None
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether there is something to take now, or an error to be raised."""
+        """Whether samples, or an error to raise, are ready."""
         return self._error is not None
 
     @property
     def is_through(self) -> bool:
-        """Tell whether all was taken, but for a part of a sample."""
+        """Whether all bytes are consumed, except a part of a sample."""
         return True
 
     def give(self, data: bytes, arrived: float) -> AudioBytes:
-        """Take bytes, cut anywhere; what is to take those behind them."""
+        """Add bytes, cut anywhere; return the object for the next bytes."""
         self._head += data
         head, start = self._head, 0
         if len(head) < _HEAD or self._error is not None:
@@ -95,7 +93,7 @@ class AudioBytes:
         return inner.give(head[start:], arrived)
 
     def end(self) -> None:
-        """Note that no more bytes come."""
+        """End the input."""
         if self._head and self._error is None:
             self._error = AudioError(
                 f"{len(self._head)} bytes that begin with {self._head[:_HEAD]!r}, "
@@ -103,25 +101,25 @@ class AudioBytes:
             )
 
     def take(self, seconds: float) -> Taken:
-        """Take what is ready, at most so much."""
+        """Return at most `seconds` of samples, and when their last bytes arrived."""
         if self._error is not None:
             raise self._error
         return NOTHING, 0.0
 
     def rest(self) -> np.ndarray:
-        """Take what a resampler holds; it begins again."""
+        """Return the samples that a resampler holds back, and reset it."""
         return NOTHING
 
     def close(self) -> None:
-        """Give up; no thread is left."""
+        """Stop decoding; threads end."""
 
 
 class _Closed(Exception):
-    """The samples of a stream have no reader any more."""
+    """The stream was closed during decoding."""
 
 
 class _Piped(AudioBytes):
-    """Bytes of a container that FFmpeg reads, and resamples to its end."""
+    """Container decoded by FFmpeg in a thread, and resampled."""
 
     def __init__(
         self, form: str, model_rate: int, most_s: float, wake: Callable[[], object]
@@ -129,9 +127,9 @@ class _Piped(AudioBytes):
         self._form, self._rate, self._wake = form, model_rate, wake
         self._most = int(most_s * model_rate)
         self._changed = threading.Condition()
-        self._data = bytearray()  # that FFmpeg has not read
-        self._has_ended = self._starves = False  # FFmpeg waits for bytes
-        self._samples = NOTHING  # that wait to be taken
+        self._data = bytearray()  # not yet read by FFmpeg
+        self._has_ended = self._starves = False  # whether FFmpeg waits for bytes
+        self._samples = NOTHING  # not yet taken
         self._arrived = 0.0
         self._is_closed = self._is_done = self._has_begun = False
         threading.Thread(
@@ -169,7 +167,7 @@ class _Piped(AudioBytes):
         self.end()
 
     def read(self, size: int = -1) -> bytes:
-        """Read what is there, at least a byte; nothing at the end."""
+        """Return available bytes, at least one; none at the end."""
         with self._changed:
             if not self._data and not self._has_ended:
                 self._starves = True
@@ -193,7 +191,6 @@ class _Piped(AudioBytes):
 
     def _run(self) -> None:
         try:
-            # PyAV asks for nothing but `read`.
             with open_av(cast(IO[bytes], self), self._form, options=_SOON) as source:
                 for block in AudioReader(
                     source, self._rate, None, max_seconds=math.inf, allow_cut=True
@@ -208,7 +205,7 @@ class _Piped(AudioBytes):
                     self._wake()
         except _Closed:
             pass
-        except Exception as error:  # of FFmpeg, or ours: this stream's alone
+        except Exception as error:  # fails only this stream
             self._error = self._explained(error)
             if self._error is not error:
                 self._error.__cause__ = error
@@ -220,7 +217,7 @@ class _Piped(AudioBytes):
     def _explained(self, error: Exception) -> WfstdecError:
         if not isinstance(error, WfstdecError):
             return AudioError(f"cannot read {self._form} ({error!r}), expected audio")
-        if self._form == "MP4" and not self._has_begun:  # why it may be no stream
+        if self._form == "MP4" and not self._has_begun:  # it may not be streamable
             return AudioError(
                 f"an MP4 that cannot be read as it comes ({error}), expected one in "
                 "fragments; one with its index at the end goes by a request with a file"
@@ -228,8 +225,7 @@ class _Piped(AudioBytes):
         return error
 
 
-WavForm = tuple[str, int, int]
-"""Subtype of libsndfile, sample rate, channels."""
+WavForm = tuple[str, int, int]  # Subtype of libsndfile, sample rate, channels
 ENCODINGS = {
     "linear16": "PCM_16",
     "linear32": "PCM_32",
@@ -246,15 +242,15 @@ _WAV_SUBTYPES = {
     (6, 8): "ALAW",
     (7, 8): "ULAW",
 }
-"""By kind and bits of a number, as WAV files have them."""
+"""Subtype by format and bits of a sample in WAV headers."""
 _WIDTHS = {subtype: bits // 8 for (_, bits), subtype in _WAV_SUBTYPES.items()}
-_HEAD = 12  # bytes that tell what a container is
-_MAX_CHUNK = 1 << 20  # bytes of a chunk of a WAV file before its samples, at most
+_HEAD = 12  # bytes that identify a container
+_MAX_CHUNK = 1 << 20  # bytes of a chunk before the samples of a WAV file, at most
 
 
 def _decoded(data: bytes, subtype: str) -> np.ndarray:
-    """Samples float32 [n] of bytes of a subtype of libsndfile."""
-    # Those of telephones and microphones without a file for each round.
+    """Return float32 samples [n] of bytes of a libsndfile subtype."""
+    # Telephone and microphone formats are decoded without opening a file each round.
     if _WIDTHS[subtype] == 1:
         return _table(subtype)[np.frombuffer(data, np.uint8)]
     if subtype == "PCM_16":
@@ -266,13 +262,10 @@ def _decoded(data: bytes, subtype: str) -> np.ndarray:
 
 @functools.cache
 def _table(subtype: str) -> np.ndarray:
-    """Samples of all bytes."""
     return raw_samples(bytes(range(256)), subtype)
 
 
 class _RawBytes(AudioBytes):
-    """Bytes of a subtype of libsndfile, `most` of them."""
-
     def __init__(
         self,
         subtype: str,
@@ -354,7 +347,6 @@ _FORMS = (
 
 
 def _container_form(head: bytes) -> str:
-    """Name of a container by its first 12 bytes."""
     if (name := form_of(head, _FORMS)) is not None:
         return name
     if head[0] == 0xFF and head[1] & 0xE0 == 0xE0:
@@ -366,7 +358,7 @@ def _container_form(head: bytes) -> str:
 
 
 def _wav_header(head: bytes) -> tuple[WavForm, int, float] | None:
-    """Read a WAV file's head: where its samples begin, and how many bytes they are."""
+    """Parse a WAV header: format, offset and size of samples; None if incomplete."""
     at, found = 12, None
     while len(head) >= at + 8:
         name, size = struct.unpack_from("<4sI", head, at)
@@ -374,7 +366,7 @@ def _wav_header(head: bytes) -> tuple[WavForm, int, float] | None:
         if name == b"data":
             if found is None:
                 raise AudioError("WAV samples before their form, expected a fmt chunk")
-            is_known = 0 < size < UNKNOWN_SIZE  # a pipe's header says 0, or all ones
+            is_known = 0 < size < UNKNOWN_SIZE  # headers of pipes have 0, or all ones
             return found, at, size if is_known else math.inf
         if size > _MAX_CHUNK:
             raise AudioError(
@@ -382,7 +374,7 @@ def _wav_header(head: bytes) -> tuple[WavForm, int, float] | None:
                 f"at most {_MAX_CHUNK}"
             )
         if name == b"fmt ":
-            # More is to come: the head is read again from its beginning.
+            # Incomplete: the header is parsed again from its start.
             if len(head) < at + size:
                 return None
             found = _wav_form(head[at : at + size])
@@ -392,7 +384,6 @@ def _wav_header(head: bytes) -> tuple[WavForm, int, float] | None:
 
 
 def _wav_form(chunk: bytes) -> WavForm:
-    """Read a fmt chunk."""
     if len(chunk) < 16:
         raise AudioError(f"a fmt chunk of {len(chunk)} bytes, expected 16 or more")
     kind, channels, rate, bits = struct.unpack("<HHI6xH", chunk[:16])
@@ -415,7 +406,7 @@ def open_bytes(
     most_s: float,
     wake: Callable[[], object],
 ) -> AudioBytes:
-    """Make what decodes bytes of an encoding, or of a container where that is None."""
+    """Return a decoder of an encoding, or of a container if that is None."""
     if encoding is None:
         return AudioBytes(model_rate, most_s, wake)
     return _RawBytes(ENCODINGS[encoding], rate, channels, model_rate)

@@ -1,12 +1,12 @@
-"""Boosts that a request asks for: read from its words, and held to the limits.
+"""Boosts of a request: parsed, and checked against the limits.
 
     requested_boosts(keyterms=["new york"], limits=limits)       {"new york": None}
     requested_boosts(keywords=["quilter:4"], limits=limits)      {"quilter": 4.0}
     requested_boosts(boosts={"quilter": 4}, limits=limits)       as in a line of a file
     requested_boosts(boosts=["quilter", {"text": "fuchs", ...}], limits=limits)
 
-A word may come in more than one way, with one bonus; words of a prompt have none.
-Nothing is compiled here: that a word is unknown is found later, and is a warning.
+A word may come from several parameters, with one bonus; words of a prompt have none.
+Nothing is compiled here: unknown words are reported later, by a warning.
 """
 
 import math
@@ -28,7 +28,7 @@ def requested_boosts(
     prompt: Sequence[str] = (),
     limits: Limits,
 ) -> BoostsLike:
-    """Make the boost list of a request; `keywords` are `word` or `word:bonus`, nats."""
+    """Return a request's boost list; `keywords` are `word` or `word:bonus`, in nats."""
     found: dict[str, float | None | BoostEntry] = {}
     entries = 0
     for one in chain(
@@ -49,7 +49,7 @@ def requested_boosts(
                 f"boost {short(text)} has {longest} characters or tokens, expected at "
                 f"most {limits.boost_chars}; {limits.remedy('boost_chars')}"
             )
-        # JSON may hold halves of surrogate pairs, which no reply can be written with.
+        # JSON may hold halves of surrogate pairs, which no reply can be encoded with.
         if any("\ud800" <= char <= "\udfff" for char in chain(text, *chain(*prons))):
             raise BoostError(
                 f"boost {short(text)} has half a surrogate pair, expected Unicode text"
@@ -61,7 +61,7 @@ def requested_boosts(
                 "none" if one is None else short(one) for one in (known, bonus)
             )
             raise BoostError(f"{short(text)} has the bonuses {shown}, expected one")
-    # What was asked for by itself has its own number.
+    # An explicit entry keeps its own bonus.
     return {**dict.fromkeys(prompt), **found} or None
 
 
@@ -72,7 +72,6 @@ def _strings(given: Any, name: str) -> Sequence[str]:
 
 
 def _keyword(given: Any) -> BoostEntry:
-    """Split `word:bonus` at its last colon."""
     entry = BoostEntry(given)
     word, colon, number = entry.text.rpartition(":")
     if not colon:
@@ -90,7 +89,6 @@ def _keyword(given: Any) -> BoostEntry:
 
 
 def _listed(given: Any) -> Iterator[BoostEntry]:
-    """Read parsed JSON, as a line of a boost file has it."""
     if isinstance(given, dict) and given.keys() == {"boosts"}:
         within = given["boosts"]
         given = within if isinstance(within, dict | list) else given

@@ -1,8 +1,7 @@
 """Connections: messages of a client to its streams, and their events back.
 
-A protocol is a subclass with the five abstract methods. `run` reads and sends at the
-same time, and holds the client to the limits: of pace, size, silence, and of messages
-that it does not read.
+A protocol is a subclass with the five abstract methods. `run` reads and sends
+concurrently, and enforces the limits: pace, size, silence, and unread messages.
 """
 
 from __future__ import annotations
@@ -34,47 +33,47 @@ Json = dict[str, Any]
 _Result = TypeVar("_Result")
 
 CLIENTS_FAULTS = (AudioError, BoostError, OptionError)
-"""Errors of what a client sent; others are the server's."""
-GIVE_UP = "wfstdec.give_up"
-"""Name in a WebSocket's scope of `give_up(code, reason)`."""
+"""Errors caused by the client; others are the server's."""
+GIVE_UP = "wfstdec.give_up"  # Key in a WebSocket's scope of `give_up(code, reason)`
 SERVERS_FAULT = "the server failed; its log says why"
 _WAITING, _UNANSWERED = 100, 8
-"""Messages that wait, and flushes without answer, at which a reader stops."""
+"""Queued messages, and unanswered flushes, at which a reader stops."""
 _POLL_S = 0.02
 _MESSAGES_PER_S, _BREATH = 2000, 32
-"""Most messages of a client in a second, and how many of them in one go. That it has
-gone is seen behind what it sent: some 30,000 of the smallest come with one read."""
-_LONG = 1 << 15  # characters of a message that is read apart from the loop
+"""Messages of a client in a second, and in one go, at most. A disconnect is noticed
+only after the messages before it: some 30,000 of the smallest come with one read.
+"""
+_LONG = 1 << 15  # characters of a message that is parsed in a worker thread
 _CLOSE_S = 1.0  # for a close to get into the connection's buffer
-_REASON_BYTES = 123  # of a close, as WebSockets have it
+_REASON_BYTES = 123  # of a close reason (RFC 6455)
 
 _log = logging.getLogger(__name__)
 
 
 class Ending(NamedTuple):
-    """How a connection is closed, by a code of WebSockets."""
+    """Close code (of WebSockets), error kind and reason of a connection."""
 
     code: int
     reason: str = ""
-    kind: str = ""  # of an error, where a protocol has words for it
+    kind: str = ""  # of an error, where a protocol has a name for it
 
 
 STOPS = Ending(1001, "the server is about to stop")
 
 
 class Gone(Exception):
-    """The client is no longer there."""
+    """The client has disconnected."""
 
 
 class Unread(Exception):
-    """The client does not read what it is sent."""
+    """The client does not read its messages."""
 
 
 class Connection(abc.ABC):
     """Connection with a client, and its streams in the engine."""
 
     waits_for = "audio"
-    """What a client that sends nothing should send."""
+    """Expected message, for the error after a silence."""
 
     def __init__(self, service: Service) -> None:
         self.service, self.idle_s = service, service.limits.idle_s
@@ -82,23 +81,22 @@ class Connection(abc.ABC):
         # Events become messages only when they are sent.
         self.outbox = Outbox[Any]()
         self.streams: list[Stream] = []
-        self.ending: Ending | None = None  # set where finals are still to come
+        self.ending: Ending | None = None  # set while finals are pending
         self._loop = asyncio.get_running_loop()
         self._unanswered = 0
         self._num_messages, self._paced_from = 0, time.monotonic()
 
-    # ------------------------------------------------------------ of a protocol
     @abc.abstractmethod
     async def receive(self) -> tuple[Any, int]:
-        """Wait for a message; with its size in bytes. Raises Gone."""
+        """Wait for a message, and return it with its size in bytes. Raises Gone."""
 
     @abc.abstractmethod
     async def obey(self, message: Any) -> bool:
-        """Do what a message asks for; tell whether it had audio."""
+        """Handle a message; return whether it had audio."""
 
     @abc.abstractmethod
     def take(self, event: Event, stream: int) -> None:
-        """Take an event of a stream, by its place in `streams`."""
+        """Handle an event of a stream, by its index in `streams`."""
 
     @abc.abstractmethod
     async def transmit(self, message: Any) -> None:
@@ -106,9 +104,8 @@ class Connection(abc.ABC):
 
     @abc.abstractmethod
     async def finish(self) -> Ending:
-        """Send what comes last, once the outbox is closed; how to close."""
+        """Send the last messages, after the outbox is closed; return how to close."""
 
-    # ------------------------------------------------------------ streams
     def open_stream(self, settings: StreamSettings) -> Stream:
         """Open a stream, or raise RequestError."""
         place = len(self.streams)
@@ -124,7 +121,7 @@ class Connection(abc.ABC):
         try:
             stream = self.service.engine.open(settings, take_soon)
         except LimitError as error:
-            code = self.service.unready or "full"  # or there is a place again by now
+            code = self.service.unready or "full"  # or there is room again by now
             raise RequestError(503, str(error), code=code, retry_after_s=1) from None
         except BackendError as error:
             raise RequestError(500, str(error), code="fault") from None
@@ -134,18 +131,18 @@ class Connection(abc.ABC):
     def _take(self, event: Event, stream: int) -> None:
         if isinstance(event, Words) and event.is_final:
             self._unanswered -= event.is_answer
-            # A final has more than the interim that still waits.
+            # A final includes the words of the interim that still waits.
             self.outbox.drop_interim(stream)
         self.take(event, stream)
 
     def flush(self) -> None:
-        """Make final what was sent so far."""
+        """Make all audio sent so far final."""
         for stream in self.streams:
             self._unanswered += 1
             stream.flush()
 
     def end(self, ending: Ending) -> None:
-        """Let streams come to their end: finals, then this close."""
+        """End the streams with their finals, then close with this ending."""
         self.ending = ending
         for stream in self.streams:
             stream.finish()
@@ -153,15 +150,14 @@ class Connection(abc.ABC):
             self.outbox.close()
 
     def abort(self) -> None:
-        """Give all streams up."""
+        """Abort all streams."""
         for stream in self.streams:
             stream.abort()
         self.streams.clear()
         self._unanswered = 0
 
-    # ------------------------------------------------------------ both directions
     async def run(self) -> Ending:
-        """Serve the client until one side is done; how to close."""
+        """Serve the client until one side is done; return how to close."""
         both = asyncio.create_task(self._read()), asyncio.create_task(self._write())
         reader, writer = both
         self.service.connections.add(self)
@@ -180,7 +176,6 @@ class Connection(abc.ABC):
             await asyncio.gather(*both, return_exceptions=True)
 
     async def _read(self) -> Ending:
-        """Give what the client sends to the engine, until it has gone."""
         limits = self.limits
         silent_at = time.monotonic() + limits.silent_s
         while True:
@@ -204,18 +199,17 @@ class Connection(abc.ABC):
                 return self._cut_off("message_size", 1009, text, "message_bytes")
             await self._keep_pace()
             if self.ending is not None:
-                continue  # what comes now comes too late
+                continue
             if await self.obey(message):
                 silent_at = time.monotonic() + limits.silent_s
             await self._hold_back()
 
     def _cut_off(self, kind: str, code: int, text: str, limit: str) -> Ending:
-        """Count a stream that is beyond a limit; how it is closed."""
         self.metrics.errors.labels(kind).inc()
         return Ending(code, f"{text}; {self.limits.remedy(limit)}", kind)
 
     async def _keep_pace(self) -> None:
-        """Hold back a client of very many messages, and let others run in between."""
+        """Limit the rate of messages, and yield to other clients."""
         self._num_messages += 1
         if self._num_messages % _BREATH:
             return
@@ -225,7 +219,7 @@ class Connection(abc.ABC):
             self._num_messages, self._paced_from = 0, time.monotonic()
 
     async def _hold_back(self) -> None:
-        """Wait while so much waits that no more is received; TCP holds the client."""
+        """Stop reading while too many messages wait; TCP throttles the client."""
         while (
             any(stream.is_full for stream in self.streams)
             or len(self.outbox) > _WAITING
@@ -234,13 +228,12 @@ class Connection(abc.ABC):
             await asyncio.sleep(_POLL_S)
 
     async def _write(self) -> Ending:
-        """Send events and replies, until the outbox is closed."""
         while (message := await self.outbox.next()) is not None:
             await self.send(message)
         return await self.finish()
 
     async def send(self, message: Any) -> None:
-        """Send a message, but wait for no client that does not read."""
+        """Send a message; give up on a client that does not read."""
         try:
             async with asyncio.timeout(self.limits.unread_s):
                 await self.transmit(message)
@@ -249,7 +242,7 @@ class Connection(abc.ABC):
 
 
 class WebSocketConnection(Connection):
-    """Connection by a WebSocket: messages are bytes or text, and JSON goes back."""
+    """WebSocket connection: messages are bytes or text, replies are JSON."""
 
     def __init__(self, websocket: WebSocket, service: Service) -> None:
         super().__init__(service)
@@ -266,7 +259,7 @@ class WebSocketConnection(Connection):
             raise Gone from gone
 
     async def receive(self) -> tuple[bytes | str, int]:
-        """Wait for a message, as it came."""
+        """Wait for a message and return it unchanged."""
         message = await self.websocket.receive()
         if message["type"] == "websocket.disconnect":
             if message.get("code") == 1009:
@@ -280,7 +273,7 @@ class WebSocketConnection(Connection):
         try:
             await self.websocket.send_text(json.dumps(message))
         except (WebSocketDisconnect, RuntimeError) as gone:
-            # RuntimeError: the server has closed it, and tells the reader so.
+            # RuntimeError: the server has closed it, and `_read` reports it.
             raise Gone from gone
 
 
@@ -293,8 +286,8 @@ async def serve_websocket(
 ) -> None:
     """Serve a client, from its handshake to its close.
 
-    `connect` makes the connection, `open_connection` awaits what comes before the
-    handshake is accepted; both may raise RequestError, whose text, in ASCII, may also
+    `connect` returns the connection, `open_connection` awaits the steps before the
+    handshake is accepted. Both may raise RequestError, whose text, in ASCII, may also
     be sent by headers.
     """
     service: Service = websocket.app.state.service
@@ -308,7 +301,8 @@ async def serve_websocket(
             service.metrics.refused.labels(error.code or "invalid_value").inc()
         text = " ".join(error.message.split()).encode("ascii", "backslashreplace")
         error.headers.update(refusal_headers(text.decode()[:1000]))
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it has gone
+        # the client has disconnected
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await websocket.send_denial_response(error.response())
     except Gone:
         pass
@@ -322,7 +316,7 @@ async def serve_websocket(
 
 
 async def _close(websocket: WebSocket, ending: Ending) -> None:
-    """Close, if the client is still there; without it where it does not read."""
+    """Close, if the client is still there; abort if it does not read."""
     reason = ending.reason.encode()[:_REASON_BYTES].decode(errors="ignore")
     give_up = websocket.scope.get(GIVE_UP)
     if ending.code == 1013 and give_up is not None:
@@ -334,7 +328,7 @@ async def _close(websocket: WebSocket, ending: Ending) -> None:
 
 
 def error_ending(error: Exception, request_id: str) -> tuple[str, Ending]:
-    """The kind of an error, and how to close after it; the server's are logged."""
+    """Return the kind of an error, and how to close; log errors of the server."""
     kind, description = type(error).__name__, str(error)
     if not isinstance(error, WfstdecError):
         kind, description = "Fault", SERVERS_FAULT
@@ -345,5 +339,5 @@ def error_ending(error: Exception, request_id: str) -> tuple[str, Ending]:
 
 
 async def apart(text: str, work: Callable[[], _Result]) -> _Result:
-    """Do the work of a message; of a long one in a thread, so that nothing waits."""
+    """Run the work of a message; of a long one in a worker thread."""
     return work() if len(text) < _LONG else await asyncio.to_thread(work)

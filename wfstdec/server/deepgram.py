@@ -1,4 +1,4 @@
-"""`WS /v1/listen`, as Deepgram's clients speak it: query, messages, boosts, replies.
+"""`WS /v1/listen`, Deepgram's protocol for streams: query, messages, boosts, replies.
 
 Keyterms, keywords and boosts are replaced separately; together they are the list.
 """
@@ -59,7 +59,6 @@ _wrong = functools.partial(wrong_value, code="invalid_value")
 _log = logging.getLogger(__name__)
 
 
-# ------------------------------------------------------------------- the query
 _ENCODINGS = {
     "linear16": "linear16",
     "mulaw": "mulaw",
@@ -67,7 +66,7 @@ _ENCODINGS = {
     "flac": None,
     "ogg-opus": None,
 }
-"""Encodings as clients name them; None for what tells itself what it is."""
+"""Encodings as clients name them; None for self-describing formats."""
 _RATES = {None: 16000, "linear16": 16000, "mulaw": 8000, "alaw": 8000}
 _KNOWN = (
     *("encoding", "sample_rate", "channels", "interim_results", "endpointing"),
@@ -77,7 +76,7 @@ _KNOWN = (
 _FLAGS = {"true": True, "false": False}
 _UTTERANCE_END_MS = 1000, 60_000
 _MAX_IGNORED, _NAME_CHARS = 50, 60
-"""How many ignored names are reported, and how much of each."""
+"""Ignored names that are reported, and characters of each, at most."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +90,14 @@ class Query:
     punctuation: bool | None = None
     keyterms: tuple[str, ...] = ()  # as they came; `Configure` replaces them
     keywords: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()  # names that mean nothing here
+    ignored: tuple[str, ...] = ()  # names without effect here
     warnings: tuple[str, ...] = ()
 
 
 def read_query(
     items: Iterable[tuple[str, str]], limits: Limits, language: str
 ) -> Query:
-    """Read the query of a handshake, names and values in order."""
+    """Parse the query of a handshake, names and values in order."""
     lists: dict[str, list[str]] = {"keyterm": [], "keywords": [], "vocabulary": []}
     given: dict[str, str] = {}
     ignored: dict[str, None] = {}
@@ -109,7 +108,7 @@ def read_query(
         elif name not in _KNOWN:
             ignored[name[:_NAME_CHARS]] = None
         elif given.setdefault(name, value) != value:
-            raise _wrong(name, f"{value!r} beside {given[name]!r}", "one value")
+            raise _wrong(name, f"{given[name]!r} and {value!r}", "one value")
     reading = Reading(given)
     return Query(
         _settings(reading, lists, limits),
@@ -125,25 +124,25 @@ def read_query(
 
 
 class Reading(NamedTuple):
-    """Reads parameters by name."""
+    """Reader of parameters by name."""
 
     given: Mapping[str, str]
 
     def one(
         self, name: str, default: Any, read: Callable[[str], Any], expected: str
     ) -> Any:
-        """The value that is read of a text, or a default."""
+        """Return the parsed value of a parameter, or a default."""
         text = self.given.get(name)
         if text is None:
             return default
         return read_value(name, text, read, expected, "invalid_value")
 
     def flag(self, name: str) -> bool:
-        """Whether it is true."""
+        """Return a boolean parameter."""
         return self.one(name, False, lambda x: _FLAGS[x.lower()], "true or false")
 
     def any_of(self, *names: str) -> bool | None:
-        """Whether one of these flags is true; None where none is given."""
+        """Return whether one of these flags is true; None without any of them."""
         given = [self.flag(name) for name in names if name in self.given]
         return any(given) if given else None
 
@@ -166,7 +165,7 @@ def _settings(
         raise _wrong("utterance_end_ms", "no", "interim_results=true with it")
     expected = f"milliseconds, 0 to {most}, or false"
     try:
-        requested_boosts(keyterms=lists["vocabulary"], limits=limits)  # checks them
+        requested_boosts(keyterms=lists["vocabulary"], limits=limits)  # validates them
         return StreamSettings(
             encoding=encoding,
             sample_rate=one("sample_rate", _RATES[encoding], _whole, "a whole number"),
@@ -181,7 +180,7 @@ def _settings(
             speech_started=flag("vad_events"),
         )
     except (BoostError, OptionError) as error:
-        # The error knows no parameters of queries: its text tells which it is of.
+        # The error has no names of parameters: its text shows which one it is.
         about = [name for name in ("sample_rate", "channels") if name in str(error)]
         about = about or [name for name in lists if lists[name]]
         param = about[0] if len(about) == 1 else None
@@ -210,7 +209,7 @@ def _warnings(given: dict[str, str], language: str) -> Iterable[str]:
 
     asked = given.get("language", "")[:_NAME_CHARS]
     if asked and base(asked) != base(language):
-        yield f"language {asked!r}, the server hears {language!r}"
+        yield f"language {asked!r}, the server's model is for {language!r}"
     if "sample_rate" in given and _ENCODINGS.get(given.get("encoding", "")) is None:
         yield (
             "sample_rate without encoding=linear16, mulaw or alaw: the audio is taken "
@@ -218,15 +217,14 @@ def _warnings(given: dict[str, str], language: str) -> Iterable[str]:
         )
 
 
-# ------------------------------------------------------------------- messages
 _PLAIN = ("KeepAlive", "Finalize", "CloseStream")
 _LISTS = ("keyterms", "keywords", "boosts")
 _SHOWN, _MAX_SHOWN = 200, 20
-"""How much of a wrong message its sender sees again, and of how many names."""
+"""Characters of a wrong message that the error repeats, and number of names."""
 
 
 class MessageError(ValueError):
-    """A client's message cannot be understood; the text tells what was expected."""
+    """A client's message is malformed; the text has the expected form."""
 
     def __init__(self, found: str, expected: str) -> None:
         self.found = found[:_SHOWN]
@@ -234,21 +232,21 @@ class MessageError(ValueError):
 
 
 class Configure(NamedTuple):
-    """Lists that replace those before, not checked yet, and names that are ignored."""
+    """Replacements of lists, not validated yet, and ignored names."""
 
     lists: Json
     ignored: tuple[str, ...] = ()
 
 
 def read_message(text: str) -> str | Configure:
-    """Read a text message: `Configure`, or the type of one without content."""
+    """Parse a text message: `Configure`, or the type of one without content."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         raise MessageError(text, "an object of JSON") from None
     kind = found.get("type") if isinstance(found, dict) else None
     if kind == "Configure":
-        # A null is as good as nothing, as in many generated clients.
+        # null counts as absent, as in many generated clients.
         more = {name: value for name, value in found.items() if value is not None}
         del more["type"]
         lists = {name: more.pop(name) for name in _LISTS if name in more}
@@ -260,7 +258,7 @@ def read_message(text: str) -> str | Configure:
 
 
 class StreamBoosts:
-    """Boosts of a stream, and the change to them that is under way: one at a time."""
+    """Boosts of a stream and their pending change: one at a time."""
 
     def __init__(self, query: Query, limits: Limits) -> None:
         self._limits = limits
@@ -268,14 +266,14 @@ class StreamBoosts:
         self._pending = self._lists, Configure({})
 
     def request(self, message: Configure) -> BoostsLike:
-        """Make the list of a message; `settled` comes when the engine has it."""
+        """Return a message's merged list; `settled` follows when it is in force."""
         lists = {**self._lists, **message.lists}
         boosts = requested_boosts(**lists, limits=self._limits)
         self._pending = lists, message
         return boosts
 
     def settled(self, event: BoostsChanged, replies: Replies) -> Json:
-        """Keep the list, if the engine has taken it; the reply to the client."""
+        """Keep the list, if the engine accepted it; return the reply to the client."""
         if event.error is not None:
             return replies.not_configured(event.error)
         self._lists, message = self._pending
@@ -289,10 +287,9 @@ class StreamBoosts:
         )
 
 
-# ------------------------------------------------------------------- replies
 _MARKS = string.punctuation + " –£€"
 _SPACE = uuid.UUID("0d7d4a4e-6b0f-5f5c-9f7c-7a4d3c1f2b68")
-"""A name space of our own: the same model has the same id on every server."""
+"""Namespace of this project: the same model has the same id on every server."""
 
 
 def _now() -> str:
@@ -305,14 +302,14 @@ class Replies:
     """Messages to a stream's client."""
 
     model: str
-    num_channels: int = 1  # that are decoded apart
+    num_channels: int = 1  # that are decoded separately
     alternatives: int | None = None  # of an utterance, at most
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     created: str = field(default_factory=_now)
 
     @property
     def model_uuid(self) -> str:
-        """Number of the model."""
+        """UUID of the model."""
         return str(uuid.uuid5(_SPACE, self.model))
 
     @property
@@ -321,7 +318,7 @@ class Replies:
         return {"name": self.model, "version": wfstdec.__version__, "arch": "ctc"}
 
     def of(self, event: Words | SpeechStarted | UtteranceEnd, channel: int = 0) -> Json:
-        """Make the message of an event of a channel."""
+        """Return the message of an event of a channel."""
         place = [channel, self.num_channels]
         if isinstance(event, SpeechStarted):
             return {"type": "SpeechStarted", "channel": place, "timestamp": event.at_s}
@@ -354,7 +351,7 @@ class Replies:
     def metadata(
         self, audio_s: float, ignored: Sequence[str], warnings: Sequence[str]
     ) -> Json:
-        """Tell what the stream is, or was; without a digest of the audio."""
+        """Return the `Metadata` message; without a digest of the audio."""
         return self.reply(
             "Metadata",
             transaction_key="deprecated",
@@ -367,7 +364,7 @@ class Replies:
         )
 
     def not_configured(self, error: Exception) -> Json:
-        """Tell why a list is not taken, with Deepgram's code where there is one."""
+        """Return the error of a refused list, with Deepgram's code if there is one."""
         code = "INVALID" if isinstance(error, ValueError) else "INTERNAL_ERROR"
         if isinstance(error, OptionError):
             code = "KEYTERM_LIMIT_EXCEEDED"
@@ -377,28 +374,27 @@ class Replies:
         )
 
     def error(self, variant: str, description: str, message: str = "") -> Json:
-        """Tell what is wrong; `message` is the client's own that it is about."""
+        """Return an error; `message` is the client's message that it refers to."""
         return self.reply(
             "Error", variant=variant, description=description, message=message
         )
 
     def reply(self, kind: str, **fields: Any) -> Json:
-        """Make a message with the number of the request."""
+        """Return a message with the request's id."""
         return {"type": kind, "request_id": self.request_id, **fields}
 
 
 def event_start(event: Words) -> float:
-    """Where words of an event begin: display words may come later than others."""
+    """Return the start of an event's words; display words may come later."""
     return min([event.start_s, *(word.start_s for word in event.words[:1])])
 
 
 def _alternatives(event: Words) -> list[Json]:
-    """The words that are new; at the end of an utterance the n-best list too."""
     if not event.hypotheses:
         return [alternative(event.words, None)]
     best, *others = event.hypotheses
     found = [alternative(event.words, best)]
-    # What was sent of the utterance before is left out of all of them.
+    # Words that were final before are left out of all of them.
     start_s = event_start(event) if len(event.words) < len(best.words) else -math.inf
     for one in others:
         words = [word for word in one.words if word.start_s >= start_s]
@@ -407,18 +403,17 @@ def _alternatives(event: Words) -> list[Json]:
 
 
 def _bare(word: Any) -> str:
-    """A display word without marks and capitals; other words as they are."""
     if isinstance(word, DisplayWord):
         return word.text.strip(_MARKS).lower()
     return word.text
 
 
 def alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
-    """Make the words and the text of a hypothesis, `whole`, or of a part of it."""
+    """Return words and text of a hypothesis, `whole`, or of a part of it."""
     known = [word.confidence for word in words if word.confidence is not None]
     found: Json = {
         "transcript": join_words(word.text for word in words),
-        # The mean of the words'; 0 where there are none.
+        # Mean of the words' confidences; 0 without any.
         "confidence": float(sum(known) / len(known)) if known else 0.0,
         "words": [
             {
@@ -442,18 +437,16 @@ def _acoustic(word: Any) -> Json:
     return {} if value is None else {"acoustic_confidence": float(value)}
 
 
-# ------------------------------------------------------------------- the connection
 def routes() -> list[WebSocketRoute]:
-    """Routes for the app."""
+    """Return the route for the app."""
     return [WebSocketRoute(LISTEN, _listen)]
 
 
 async def _listen(websocket: WebSocket) -> None:
-    """Serve one stream, from its handshake to its close."""
     service: Service = websocket.app.state.service
     request_id = str(uuid.uuid4())
     items = websocket.query_params.multi_items()
-    websocket.scope["query_string"] = b""  # servers log it, and names are in it
+    websocket.scope["query_string"] = b""  # servers log it, and it contains names
 
     def connect() -> ListenConnection:
         query = read_query(items, service.limits, service.language)
@@ -488,20 +481,20 @@ class ListenConnection(WebSocketConnection):
         self._shown = [ShownWords(formatter) for _ in range(num)]
         num_best = service.nbest
         if query.alternatives is not None and query.alternatives > num_best:
-            text = f"alternatives={query.alternatives}, the server finds {num_best}"
+            text = f"alternatives={query.alternatives}, the server returns {num_best}"
             warnings.append(text)
         self._settings, self._query, self._warnings = settings, query, warnings
         self._replies = Replies(service.name, num, query.alternatives, request_id)
         self._boosts = StreamBoosts(query, service.limits)
         self._opened: BoostsChanged | None = None
         self._changes: list[BoostsChanged] = []  # of the list, by some of the streams
-        self._settled = asyncio.Event()  # no change of boosts is under way
+        self._settled = asyncio.Event()  # no change of boosts is pending
         self._finished: list[Finished] = []
         width = 2 if settings.encoding == "linear16" else 1
-        self._frame_bytes, self._rest = num * width, b""  # of a frame that is not whole
+        self._frame_bytes, self._rest = num * width, b""  # of an incomplete frame
 
     def take(self, event: Event, stream: int) -> None:
-        """Take an event, for the client or for the opening."""
+        """Handle an event, for the client or for the opening."""
         outbox, num = self.outbox, self._replies.num_channels
         if isinstance(event, BoostsChanged):
             self._changes.append(event)
@@ -532,12 +525,11 @@ class ListenConnection(WebSocketConnection):
 
     @property
     def _is_opening(self) -> bool:
-        """Tell whether the lists that the stream was opened with are not ready yet."""
         boosts, vocabulary = self._settings.boosts, self._settings.vocabulary
         return self._opened is None and (boosts is not None or bool(vocabulary))
 
     async def open(self) -> None:
-        """Accept the client, once its boosts are compiled."""
+        """Accept the client after its boosts are compiled."""
         for _ in range(self._replies.num_channels):
             self.open_stream(self._settings)
         if self._is_opening:
@@ -553,7 +545,7 @@ class ListenConnection(WebSocketConnection):
             raise RequestError(500, SERVERS_FAULT, code="fault")
         self._settled.set()
         await self.accept({"dg-request-id": request_id})
-        # At once, where the client may not have what it thinks.
+        # At once: options without effect are reported before any result.
         first = self._metadata(0.0)
         if first["ignored"] or first["warnings"]:
             self.outbox.send(first)
@@ -564,7 +556,7 @@ class ListenConnection(WebSocketConnection):
         return self._replies.metadata(audio_s, self._query.ignored, warnings)
 
     async def obey(self, message: bytes | str) -> bool:
-        """Pass audio on, or do what a text message asks for."""
+        """Pass audio on, or handle a text message."""
         if isinstance(message, bytes):
             for stream, data in zip(self.streams, self._channels(message), strict=True):
                 stream.send(data)
@@ -576,7 +568,7 @@ class ListenConnection(WebSocketConnection):
             self.outbox.send(wrong)
             return False
         if isinstance(asked, Configure):
-            await self._settled.wait()  # the change before
+            await self._settled.wait()  # of the previous change
             try:
                 boosts = await apart(message, lambda: self._boosts.request(asked))
             except (BoostError, OptionError) as error:
@@ -592,7 +584,6 @@ class ListenConnection(WebSocketConnection):
         return False
 
     def _channels(self, data: bytes) -> list[bytes]:
-        """Cut bytes into those of each channel; a frame that is not whole waits."""
         num = len(self.streams)
         if num == 1:
             return [data]
@@ -609,7 +600,7 @@ class ListenConnection(WebSocketConnection):
         await super().transmit(message)
 
     async def finish(self) -> Ending:
-        """Send what has ended the stream, and its metadata."""
+        """Send the reason of the end, and the metadata."""
         ending = self.ending or STOPS
         errors = (one.error for one in self._finished)
         if (error := next(filter(None, errors), None)) is not None:

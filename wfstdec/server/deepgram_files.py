@@ -1,4 +1,4 @@
-"""`POST /v1/listen`: a file in, words out, as Deepgram's clients speak it.
+"""`POST /v1/listen`: Deepgram's protocol for files.
 
 POST /v1/listen?keyterm=new+york&utterances=true      audio in any container
 POST /v1/listen?encoding=mulaw&sample_rate=8000       raw samples
@@ -48,13 +48,13 @@ from wfstdec.text.display import join_words
 _OF_FILES = ("utterances", "paragraphs", "utt_split")
 _OF_STREAMS = ("interim_results", "endpointing", "utterance_end_ms", "vad_events")
 _FORMATS = {"linear16": (1, 2), "mulaw": (7, 1), "alaw": (6, 1)}
-"""Numbers of encodings in a WAV header, and bytes of a sample."""
+"""Format numbers of encodings in a WAV header, and bytes of a sample."""
 _HEADER = "<4sI4s4sIHHIIHH4sI"
 _MAX_CHANNELS = 8
 
 
 def routes() -> list[BaseRoute]:
-    """Routes for the app."""
+    """Return the routes for the app."""
     return [Route(LISTEN, ListenToFile(), methods=["POST"])]
 
 
@@ -70,7 +70,7 @@ class FileQuery(NamedTuple):
 def read_file_query(
     items: Sequence[tuple[str, str]], limits: Limits, language: str
 ) -> FileQuery:
-    """Read the query of a request, names and values in order."""
+    """Parse the query of a request, names and values in order."""
     given = dict(items)
     if "callback" in given:
         expected = "none: the answer is that of the request"
@@ -113,7 +113,7 @@ class ListenToFile:
             digest = hashlib.sha256()
             settings = asked.query.settings
             if settings.encoding is not None:
-                file.write(_wav_header(settings, 0))  # again when the size is known
+                file.write(_wav_header(settings, 0))  # rewritten when the size is known
 
             def write(chunk: bytes) -> None:
                 digest.update(chunk)
@@ -134,7 +134,6 @@ class ListenToFile:
 
 
 def _wav_header(settings: StreamSettings, size: int) -> bytes:
-    """Make the header that makes a file of raw samples."""
     number, width = _FORMATS[str(settings.encoding)]
     rate, block = settings.sample_rate, settings.channels * width
     size = min(size - size % block, 2**32 - 64)
@@ -147,7 +146,7 @@ def _wav_header(settings: StreamSettings, size: int) -> bytes:
 def transcribe(
     service: Service, file: IO[bytes], asked: FileQuery, sha256: str, job: Job
 ) -> bytes:
-    """Transcribe a file in a thread; the body of the answer."""
+    """Transcribe a file in a worker thread; return the body of the response."""
     channels: Sequence[int | None] = (None,)
     with file_errors(service.limits):
         if asked.query.multichannel:
@@ -165,7 +164,7 @@ def transcribe(
             *(service, file, boosts, job), channels=channels, reading=reading
         )
     if reading is None and num_best > 1:
-        text = f"alternatives={num_best}, the server finds only the best"
+        text = f"alternatives={num_best}, the server returns only the best"
         warnings.append(text)
     asked_for = asked.query.numbers, asked.query.punctuation
     formatter = service.readable.formatter(*asked_for, asked.query.keyterms)
@@ -215,7 +214,6 @@ def _channel(hypotheses: Sequence[Any], asked: FileQuery) -> Json:
 
 
 def _utterances(words: Sequence[Word], split_s: float) -> Iterator[Sequence[Word]]:
-    """Cut words at pauses."""
     first = 0
     for end in range(1, len(words) + 1):
         if end == len(words) or words[end].start_s - words[end - 1].end_s >= split_s:

@@ -1,15 +1,7 @@
-"""The engine: one thread that advances all streams in rounds, without a timer.
+"""Engine: one thread that advances all streams in rounds, without a timer.
 
-A round takes all streams that have something new, and the next round gathers
-meanwhile: under load rounds grow by themselves.
-
-    take in    what handlers have sent; lists that were compiled
-    encode     bytes to samples to log-probs, shared out among workers
-    search     all sessions together, up to where an utterance may end, again and again
-    emit       words so far; finals are found at once, or by workers
-    post       the events of each stream
-
-What fails in one stream ends it with `Finished(error=...)`, and no other.
+A round takes all streams with new input, and the next round gathers meanwhile: under
+load rounds grow by themselves.
 """
 
 from __future__ import annotations
@@ -54,8 +46,9 @@ from wfstdec.wfst.decoder import WfstDecoder
 _log = logging.getLogger("wfstdec.server")
 
 _ROUND_S = 1.0
-"""Seconds of audio of a stream that a round takes, at most: what sends faster than it
-is spoken costs others no more than that."""
+"""Seconds of audio of a stream in a round, at most: a client that sends faster than
+real time costs others no more.
+"""
 _WARM_S = 600.0
 _LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 _ROUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -64,7 +57,7 @@ _REQUESTS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
 
 class Engine:
-    """Advances streams; see the module, and `EngineResources` for its options."""
+    """Engine that advances streams; `EngineResources` has its options."""
 
     def __init__(
         self,
@@ -82,16 +75,15 @@ class Engine:
         )
         self._lock = threading.Lock()
         self._streams = Places(shared or Shared(limits), "streams")
-        # Those with something new, maybe several times; None ends the thread.
+        # Streams with new input, possibly repeated; None ends the thread.
         self._touched: queue.SimpleQueue[Stream | None] = queue.SimpleQueue()
         self._is_draining = self._is_stopping = False
 
     def __len__(self) -> int:
-        """Streams under way, in all processes."""
         return self._streams.total
 
     def start(self) -> None:
-        """Begin to work, unless it has begun."""
+        """Start the thread, unless it runs."""
         if self._thread.ident is None:
             self._thread.start()
 
@@ -102,7 +94,7 @@ class Engine:
         *,
         is_own: bool = False,
     ) -> Stream:
-        """Begin a stream, or one of the server's own, which no limit counts."""
+        """Open a stream; one of the server (`is_own`) counts towards no limit."""
         stream = Stream(
             *(settings, take, self._resources),
             buffered_s=self._limits.buffered_s,
@@ -131,7 +123,7 @@ class Engine:
         return stream
 
     def drain(self) -> None:
-        """Take no more streams and finish all: each gets its finals and `Finished`."""
+        """Refuse new streams and finish all: each gets its finals and `Finished`."""
         with self._lock:
             self._is_draining = True
             streams = list(self._streams)
@@ -139,7 +131,7 @@ class Engine:
             stream.finish()
 
     def stop(self) -> None:
-        """End all streams without an event, and all threads; may be called again."""
+        """End all streams without an event, and all threads; idempotent."""
         with self._lock:
             self._is_stopping = True
         self._touched.put(None)
@@ -148,8 +140,8 @@ class Engine:
         self._resources.close()
 
     def warm(self) -> None:
-        """Run all that rounds use once: made-up rows, and a made-up stream."""
-        # Nothing of it is measured: kernels are compiled, and no client waits.
+        """Run all code of a round once, on synthetic rows and a synthetic stream."""
+        # Not measured: kernels are compiled, and no client waits.
         kept, self._metrics = self._metrics, cast(Metrics, _Unmeasured())
         try:
             shared = self._resources
@@ -164,7 +156,6 @@ class Engine:
             self._metrics = kept
 
     def _run_noise(self) -> None:
-        """Send a second of noise the whole way, threads and queues included."""
         events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         rate = self._spec.sample_rate
         settings = StreamSettings("linear16", rate, interims=True)
@@ -184,7 +175,6 @@ class Engine:
         if event.error is not None:
             raise event.error
 
-    # ------------------------------------------------------------ the thread
     def _run(self) -> None:
         while not self._is_stopping:
             touched = {self._touched.get(): None}
@@ -193,7 +183,7 @@ class Engine:
                     touched[self._touched.get_nowait()] = None
             if not self._is_stopping:
                 self._round([stream for stream in touched if stream is not None])
-            del touched  # it would keep streams that are over
+            del touched  # it would keep finished streams alive
         for stream in list(self._streams):
             with contextlib.suppress(Exception):
                 self._drop(stream)
@@ -219,7 +209,6 @@ class Engine:
         self._post_events(streams)
 
     def _work(self, streams: Sequence[Stream]) -> None:
-        """Encode and search what is new of streams."""
         if not streams:
             return
         now = time.monotonic()
@@ -244,7 +233,7 @@ class Engine:
         self._metrics.round_decoder.observe(searched - encoded)
 
     def _attempt(self, stream: Stream, act: Callable[..., object], *given: Any) -> None:
-        """Do something of one stream; an exception ends it."""
+        """Run a step of one stream; an exception fails that stream."""
         try:
             act(*given)
         except Exception as error:
@@ -255,9 +244,7 @@ class Engine:
             _log.error("a stream failed", exc_info=error)
         stream.fail(error)
 
-    # ------------------------------------------------------------ encoding
     def _encode(self, streams: Sequence[Stream]) -> set[Stream]:
-        """Encode what came in, by workers; the streams whose segments ended."""
         workers, size = self._resources.workers, self._spec.max_batch
         num = max(1, min(workers, -(-len(streams) // size)))
         groups = [streams[i::num] for i in range(num)]
@@ -277,7 +264,7 @@ class Engine:
         return ended
 
     def _encoded(self, streams: Sequence[Stream]) -> list[_Chunk]:
-        """Take what is new of streams, with its log-probs or what went wrong."""
+        """Take the new audio of streams, with its log-probs or an exception."""
         chunks, batch = [], []
         for stream in streams:
             try:
@@ -285,7 +272,7 @@ class Engine:
             except Exception as error:
                 chunks.append(_Chunk(stream, error=error))
                 continue
-            # Streams without news take no place in the model's batch.
+            # Streams without new audio take no place in the model's batch.
             if chunk.is_last or len(chunk.samples):
                 chunks.append(chunk)
                 if stream.encoder_state is not None:
@@ -296,9 +283,9 @@ class Engine:
         return chunks
 
     def _step(self, batch: Sequence[_Chunk]) -> None:
-        """Make the log-probs of a batch, or find what is wrong with them."""
-        # An error of windows is looked for one by one. Of a model that streams it is
-        # that of all: what became of the other states is unknown.
+        """Compute the log-probs of a batch, or set the exceptions."""
+        # An error of windows is assigned by retrying them one by one. An error of a
+        # streaming model fails all: the other states are undefined.
         before = [copy.copy(one.stream.encoder_state) for one in batch]
         try:
             rows = self._resources.encoder.step(
@@ -324,10 +311,8 @@ class Engine:
                     f"the model gave {one.rows.shape}, expected [T, V]"
                 )
 
-    # ------------------------------------------------------------ searching
     def _search(self, streams: Sequence[Stream]) -> None:
-        """Pass all sessions through what is new, up to where utterances may end."""
-        # What comes behind the end of an utterance is searched in another turn of this
+        # Frames after the end of an utterance are searched in another turn of this
         # loop, by a new session.
         while streams:
             groups: dict[Any, dict[SessionId, tuple[Stream, np.ndarray]]] = {}
@@ -339,7 +324,7 @@ class Engine:
             for sessions, group in groups.items():  # one for each vocabulary
                 try:
                     sessions.advance({one: rows for one, (_, rows) in group.items()})
-                    sessions.partials(list(group))  # streams then find them made
+                    sessions.partials(list(group))  # streams then reuse them
                 except Exception:  # one by one, where one of them fails
                     for session, (stream, rows) in group.items():
                         self._attempt(stream, self._advance_one, stream, session, rows)
@@ -351,19 +336,17 @@ class Engine:
     def _advance_one(
         self, stream: Stream, session: SessionId, rows: np.ndarray
     ) -> None:
-        """Advance a session that may have passed through some of its rows."""
         sessions, cutter = stream.resources.sessions, stream.cutter
         assert cutter is not None
         done = sessions.partial(session).num_frames - cutter.num_frames
         try:
             sessions.advance({session: rows[done:]})
         except InputError as error:
-            error.utterance = None  # sessions have no names that clients know
+            error.utterance = None  # the names of sessions are internal
             raise
 
-    # ------------------------------------------------------------ events
     def _post_events(self, streams: Sequence[Stream]) -> None:
-        """Hand out what may go out; streams that are over are forgotten."""
+        """Emit ready events, and forget finished streams."""
         for stream in streams:
             try:
                 for event, spoken in stream.events():
@@ -375,9 +358,9 @@ class Engine:
                             self._metrics.errors.labels(kind).inc()
                         self._drop(stream)
                     stream.take(event)
-            # One stream's fault ends that stream alone.
+            # A failing stream ends alone.
             except Exception as error:
-                _log.exception("the events of a stream cannot be handed out")
+                _log.exception("the events of a stream cannot be emitted")
                 self._drop(stream)
                 with contextlib.suppress(Exception):
                     stream.take(Finished(stream.audio_s, error))
@@ -385,14 +368,13 @@ class Engine:
                 self._touched.put(stream)
 
     def _drop(self, stream: Stream) -> None:
-        """Forget a stream and all that it has."""
         self._streams.discard(stream)
         stream.discard()
 
 
 @dataclass
 class _Chunk:
-    """Audio of a stream that a round encodes, and its log-probs or what went wrong."""
+    """Audio of a stream in a round, and its log-probs or exception."""
 
     stream: Stream
     samples: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
@@ -412,7 +394,8 @@ def warm(decoder: Decoder[Any, Any]) -> None:
         except OptionError:  # it records none
             has_lattices = False
         decoder.warm_up(lattices=has_lattices)
-        with contextlib.suppress(OptionError):  # words of a vocabulary, unless none are
+        # raised for words of a vocabulary without any
+        with contextlib.suppress(OptionError):
             phrases = [*decoder.vocabulary.words[1:2], UNK]
             strict = WfstDecoder.of_phrases(decoder, phrases)
             strict.warm_up(lattices=has_lattices)
@@ -425,8 +408,6 @@ def warm(decoder: Decoder[Any, Any]) -> None:
 
 
 class _Unmeasured:
-    """Metrics without a reader."""
-
     def __getattr__(self, name: str) -> Any:
         return self
 
@@ -435,13 +416,13 @@ class _Unmeasured:
 
 
 class _Counts:
-    """Gauges of what is under way, by the counts of all processes."""
+    """Gauges of open streams and requests, from the counts of all processes."""
 
     def __init__(self, shared: Shared, is_ready: Callable[[], bool]) -> None:
         self._shared, self._is_ready = shared, is_ready
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Make the gauges, as a registry asks for them."""
+        """Return the gauges to a registry."""
         for name, text in (
             ("streams", "Streams under way"),
             ("uploads", "Files that are being received"),
@@ -459,10 +440,10 @@ class _Counts:
 
 
 class Metrics:
-    """Counters and histograms of one server, for Prometheus; of any thread."""
+    """Counters and histograms of a server, for Prometheus; thread-safe."""
 
-    # Real-time factors are quotients of rates, which Prometheus makes itself: seconds
-    # of the encoder and the decoder by those of audio.
+    # Real-time factors are quotients of rates, which Prometheus computes: seconds of
+    # the encoder and the decoder by those of audio.
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -500,10 +481,10 @@ class Metrics:
             MultiProcessCollector(self._shown)
 
     def show_counts(self, shared: Shared, is_ready: Callable[[], bool]) -> None:
-        """Show what is under way in all processes too."""
+        """Add gauges of the streams and requests of all processes."""
         self._shown.register(_Counts(shared, is_ready))
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """Write all metrics in the format that is asked for, with its content type."""
+        """Return all metrics in the requested format, with its content type."""
         encode, kind = choose_encoder(accept)
         return encode(self._shown), kind

@@ -1,4 +1,4 @@
-"""Requests with files: received under the limits, transcribed in threads.
+"""Requests with files: upload within the limits, transcription in threads.
 
     with counting(service), service.jobs.receive() as job:
         await receive_body(request, limits, write)        # write(chunk), in a thread
@@ -7,9 +7,9 @@
             job.start(work)                               # with transcribe_file(...)
             result = await client.unless_gone(job.result())
 
-The loop only moves bytes: a file goes to the disk, then a thread transcribes it, with
-the words of `Transcriber`, bit for bit. A client that goes away frees the thread at the
-next piece of audio.
+The loop only moves bytes: a file is stored on disk, then a thread transcribes it. The
+words are those of `Transcriber`, bit for bit. A disconnected client frees the thread at
+the next piece of audio.
 """
 
 from __future__ import annotations
@@ -45,20 +45,18 @@ _Value = TypeVar("_Value")
 
 _log = logging.getLogger(__name__)
 
-FILE = "file"
-"""The name of the file, in errors and among the fields of a form."""
-IN_MEMORY = 1 << 20
-"""Bytes of a file above which it goes to the disk."""
+FILE = "file"  # Name of the file in errors, and of its field in a form
+IN_MEMORY = 1 << 20  # Size in bytes above which a file is stored on disk
 _WARNED = ("silence", "cut", "streams")
 """Kinds of notes on audio that are warnings to a client."""
 
 
-# ------------------------------------------------------------------- uploads
-# The body is counted while it comes in, fields apart from the file, in bounded memory;
-# a client that sends nothing for too long, or too little in all, is given up.
+# The body is counted while it arrives, in bounded memory; an upload that stalls, or is
+# too slow on average, is aborted.
 _UPLOAD_S, _CREDIT_S = 60.0, 30.0
-"""Seconds of a body in addition to those of the least rate, and how far ahead of that
-rate one of unknown length counts at most."""
+"""Seconds for a body in addition to those of the minimum rate, and the largest lead
+over that rate that counts for a body of unknown length.
+"""
 
 
 async def receive_body(
@@ -76,7 +74,7 @@ async def receive_body(
     while True:
         left_s = deadline - time.monotonic()
         try:
-            if left_s <= 0:  # also of a client whose next byte is always there
+            if left_s <= 0:  # also if the next byte is always ready
                 raise TimeoutError
             async with asyncio.timeout(min(limits.idle_s, left_s)):
                 chunk = await anext(body, None)
@@ -117,7 +115,6 @@ def _too_large(
     )
 
 
-# ------------------------------------------------------------------- the work
 def transcribe_file(
     service: Service,
     file: IO[bytes],
@@ -129,7 +126,7 @@ def transcribe_file(
     reading: LatticeReading | None = None,
     on_piece: Callable[[int, list[Hypothesis]], Any] | None = None,
 ) -> tuple[list[Transcript], list[str]]:
-    """Transcribe channels of a file, None mixes all; also the warnings."""
+    """Transcribe channels of a file, None mixes all; return also the warnings."""
     began, decoder = time.monotonic(), service.decoder
     with collected_warnings() as warnings:
         compiled = boosts and decoder.compile_boosts(boosts)
@@ -160,7 +157,7 @@ def transcribe_file(
 
 @contextlib.contextmanager
 def file_errors(limits: Limits) -> Iterator[None]:
-    """Raise in the client's terms what goes wrong with a file."""
+    """Convert exceptions of a file to RequestError."""
     try:
         yield
     except (RequestError, JobCancelled):
@@ -170,7 +167,6 @@ def file_errors(limits: Limits) -> Iterator[None]:
 
 
 def _error_of_file(error: Exception, limits: Limits) -> RequestError:
-    """Tell in the client's terms what is wrong with a file; log faults of ours."""
     if isinstance(error, AudioLengthError):
         return RequestError(
             413,
@@ -192,10 +188,9 @@ def _error_of_file(error: Exception, limits: Limits) -> RequestError:
     return RequestError(500, "the server failed; its log says why")
 
 
-# ------------------------------------------------------------------- clients
 @contextlib.contextmanager
 def counting(service: Service) -> Iterator[None]:
-    """Count requests that are refused, or fail."""
+    """Count refused and failed requests."""
     errors, refused = service.metrics.errors, service.metrics.refused
     try:
         yield
@@ -210,11 +205,11 @@ def counting(service: Service) -> Iterator[None]:
 
 
 class Gone(Exception):
-    """The client closed its connection, or does not read."""
+    """The client has disconnected, or does not read."""
 
 
 class Client:
-    """The client of a request whose body is read: whether it is there, and reads."""
+    """Client of a request whose body is read: whether it is connected, and reads."""
 
     def __init__(self, receive: Receive, send: Send, unread_s: float) -> None:
         self._receive, self._send, self._unread_s = receive, send, unread_s
@@ -244,7 +239,7 @@ class Client:
     async def unless_gone(
         self, work: Awaitable[_Value], timeout_s: float | None = None
     ) -> _Value:
-        """Wait for something while the client is there."""
+        """Wait for work while the client is connected."""
         task = asyncio.ensure_future(work)
         try:
             done, _ = await asyncio.wait(
@@ -259,7 +254,7 @@ class Client:
             raise stopping() from None
         finally:
             task.cancel()
-            # Read, or it is logged as never retrieved.
+            # Retrieve the exception, or asyncio logs it.
             task.add_done_callback(lambda one: one.cancelled() or one.exception())
 
     async def _wait_until_gone(self) -> None:

@@ -1,12 +1,12 @@
-"""Limits of the server, each an option, and errors of requests.
+"""Limits of the server, one option each, and errors of requests.
 
     HTTP/1.1 400 Bad Request
     {"error": {"message": "...", "type": "invalid_request_error",
                "param": "response_format", "code": null}}
 
-A handler raises, and the app answers in the words of OpenAI's protocol. Its clients
-make an exception of the status, and retry at 408, 409, 429 and from 500 on, after
-`Retry-After` where it is given. Files of Deepgram's protocol are answered in its own:
+A handler raises, and the app answers in the format of OpenAI. Its clients raise an
+exception for the status, and retry at 408, 409, 429 and from 500 on, after
+`Retry-After` if present. Files of Deepgram's protocol have its format:
 
     {"err_code": "Bad Request", "err_msg": "...", "request_id": "..."}
 """
@@ -27,27 +27,24 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-LISTEN = "/v1/listen"
-"""Path of Deepgram's protocol, whose errors have another form."""
+LISTEN = "/v1/listen"  # Path of Deepgram's protocol, whose errors have another format
 
 ENDPOINT_FLOOR_S = 0.4
-"""Least silence after a good end that ends an utterance, where clients ask for less."""
+"""Shortest silence after a good end that ends an utterance, if clients request less."""
 
 
 def _limit(default: Any, text: str) -> Any:
-    """Make a field with the help of its flag."""
     return field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True)
 class Limits(CheckedOptions):
-    """Limits on what clients ask; errors name the flag that raises a limit."""
+    """Limits on requests of clients; errors name the flag that raises a limit."""
 
     streams: int = _limit(256, "streams at once")
     buffered_s: float = _limit(
         10.0,
-        "seconds of a stream's audio that wait for the search; it is then read no "
-        "faster",
+        "seconds of a stream's audio that may wait for the search; more is throttled",
     )
     message_bytes: int = _limit(1 << 20, "bytes of a message of a stream")
     body_bytes: int = _limit(200 << 20, "bytes of a request with a file")
@@ -63,8 +60,8 @@ class Limits(CheckedOptions):
     unread_s: float = _limit(
         10.0, "seconds that a client may leave its messages unread"
     )
-    requests: int = _limit(64, "requests with files that are worked on or wait")
-    connections: int = _limit(4096, "connections, also of clients that ask nothing yet")
+    requests: int = _limit(64, "running and waiting requests with files")
+    connections: int = _limit(4096, "connections, including idle ones")
     per_client: int | None = _limit(
         None,
         "streams and files of an address (/64 of IPv6) (default: 64 with "
@@ -72,7 +69,7 @@ class Limits(CheckedOptions):
     )
     uploads: int = _limit(256, "requests whose files are being received")
     least_upload_rate: int = _limit(
-        50_000, "bytes a second of a file, below which its request is given up"
+        50_000, "bytes per second of a file, below which its request is aborted"
     )
     drain_s: float = _limit(
         30.0, "seconds from the first signal to stop until streams are cut off"
@@ -81,13 +78,13 @@ class Limits(CheckedOptions):
 
     @staticmethod
     def flag(name: str) -> str:
-        """Name the flag of `wfstdec serve` that sets a limit, for errors."""
+        """Return the flag of `wfstdec serve` that sets a limit."""
         prefix = "" if name.startswith("least_") else "max_"
         return "--" + (prefix + name).replace("_", "-")
 
     @classmethod
     def remedy(cls, name: str) -> str:
-        """Say what raises a limit, for errors."""
+        """Return the hint on how to raise a limit, for errors."""
         return f"the server's {cls.flag(name)} allows more"
 
     def __post_init__(self) -> None:
@@ -105,13 +102,13 @@ _TYPES = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
-"""Types by status, where it is none of the two common ones."""
+"""Error types by status, except the two common ones."""
 _ERR_CODES = {401: "INVALID_AUTH", 429: "TOO_MANY_REQUESTS"}
-"""Deepgram's codes that are not the name of the status."""
+"""Deepgram's codes that differ from the name of the status."""
 
 
 class RequestError(Exception):
-    """A request that is wrong, or cannot be served now; `param` is the wrong field."""
+    """Invalid request, or one that cannot be served now; `param` is the wrong field."""
 
     def __init__(
         self,
@@ -131,7 +128,7 @@ class RequestError(Exception):
 
     @property
     def body(self) -> dict[str, dict[str, str | None]]:
-        """Body of the answer, as JSON has it."""
+        """Return the JSON body of the response."""
         usual = "server_error" if self.status >= 500 else "invalid_request_error"
         return {
             "error": {
@@ -143,8 +140,9 @@ class RequestError(Exception):
         }
 
     def response(self, path: str = "") -> JSONResponse:
-        """Make the answer to a request for a path."""
-        from starlette.responses import JSONResponse  # the command line has none
+        """Return the response to a request for a path."""
+        # the command line does not need it
+        from starlette.responses import JSONResponse
 
         body: dict[str, Any] = self.body
         if path == LISTEN:
@@ -158,7 +156,7 @@ class RequestError(Exception):
 def wrong_value(
     name: str, found: str, expected: str, code: str | None = None
 ) -> RequestError:
-    """Make the error of a field or parameter; what was found may be long."""
+    """Return the error of a field or parameter; `found` is shortened."""
     found = found if len(found) <= 100 else found[:100] + "...'"
     text = f"{name}: found {found}, expected {expected}"
     return RequestError(400, text, name, code=code)
@@ -171,7 +169,7 @@ def read_value(
     expected: str,
     code: str | None = None,
 ) -> _Value:
-    """Read the text of a field or parameter; `read` raises what is no such value."""
+    """Parse the text of a field or parameter; `read` raises for a wrong value."""
     try:
         return read(text)
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""`POST /v1/audio/transcriptions` and `GET /v1/models`, as OpenAI has them."""
+"""OpenAI's protocol for files: `POST /v1/audio/transcriptions`, `GET /v1/models`."""
 
 from __future__ import annotations
 
@@ -44,15 +44,13 @@ from wfstdec.text.display import join_words
 from wfstdec.transcription import Transcript
 
 Json = dict[str, Any]
-Answer = tuple[bytes, str]
-"""A body, or the last part of a stream, and its content type."""
+Answer = tuple[bytes, str]  # Body, or the last part of a stream, and its content type
 
 _STARTED = int(time.time())
-_ALIVE_S = 10.0
-"""How often a stream without words sends something: proxies close silent ones."""
+_ALIVE_S = 10.0  # Interval of keep-alive messages: proxies close silent streams
 _EVENTS = "text/event-stream"
 
-_FIELD_BYTES = 64  # that a field counts for next to its name and value
+_FIELD_BYTES = 64  # overhead of a field in addition to its name and value
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 _STREAMED = ("json", "text", "verbose_json")
 _TEXTS: Mapping[str, tuple[Callable[[Hypothesis], str], str]] = {
@@ -60,11 +58,11 @@ _TEXTS: Mapping[str, tuple[Callable[[Hypothesis], str], str]] = {
     "srt": (lambda best: srt_text(best.words), "application/x-subrip"),
     "vtt": (lambda best: vtt_text(best.words), "text/vtt"),
 }
-"""Makers of a body, and its type, of formats that are text."""
+"""Formatter of a body, and content type, of the text formats."""
 _COSTS = ("total_cost", "graph_cost", "acoustic_cost", "boost_cost")
 _MAX_HYPOTHESES = 100
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
-_LEAST = 1e-10  # probability below which the logarithm of a confidence does not fall
+_LEAST = 1e-10  # smallest probability in the logarithm of a confidence
 _KNOWN = {
     *("response_format", "stream", "language", "nbest", "confidence", "channel"),
     *("allow_cut", "boosts", "keywords", "temperature", "include", "smart_format"),
@@ -74,11 +72,11 @@ _NO_EFFECT = {
     *("chunking_strategy", "languages", "known_speaker_names"),
     "known_speaker_references",
 }
-"""Fields of OpenAI's that change nothing here."""
+"""OpenAI's fields that have no effect here."""
 
 
 def routes() -> list[BaseRoute]:
-    """Make the routes of files and models."""
+    """Return the routes of files and models."""
     return [
         Route("/v1/audio/transcriptions", Transcriptions(), methods=["POST"]),
         Route("/v1/models", _models),
@@ -87,7 +85,6 @@ def routes() -> list[BaseRoute]:
 
 
 async def _models(request: Request) -> Response:
-    """Answer with the list of the one model, or with the model by its name."""
     name = request.app.state.service.name
     model = {"id": name, "object": "model", "created": _STARTED, "owned_by": "wfstdec"}
     asked = request.path_params.get("name")
@@ -99,10 +96,9 @@ async def _models(request: Request) -> Response:
     raise RequestError(404, text, code="model_not_found")
 
 
-# ------------------------------------------------------------------- requests
 @dataclass(frozen=True)
 class TranscriptionRequest:
-    """What a client asks of its file."""
+    """Parsed fields of a transcription request."""
 
     format: str = "json"
     stream: bool = False
@@ -112,14 +108,14 @@ class TranscriptionRequest:
     channel: int | None = None
     allow_cut: bool = False
     keywords: Sequence[str] = ()
-    boosts: str | None = None  # JSON, not parsed yet
+    boosts: str | None = None  # JSON, parsed later
     prompt: str | None = None
     smart_format: bool | None = None  # None for the server's default
     ignored: Sequence[str] = ()  # names of known fields without effect
-    unknown: Sequence[str] = ()  # names of fields: a misspelt one is a warning
+    unknown: Sequence[str] = ()  # unknown names: a misspelt one is a warning
 
     def boost_list(self, limits: Limits, prompt: Sequence[str] = ()) -> BoostsLike:
-        """Read the boosts, which takes a while if they are many."""
+        """Parse the boosts, which takes a while for long lists."""
         parsed, param = None, "keywords" if self.boosts is None else "boosts"
         keep = partial(unique_object, "boosts")
         try:
@@ -139,7 +135,7 @@ class TranscriptionRequest:
 def read_request(
     fields: Sequence[tuple[str, str]], *, confidence: bool = False
 ) -> TranscriptionRequest:
-    """Check the fields of a form; lists have `[]` behind the name, or not."""
+    """Validate the fields of a form; names of lists may end in `[]`."""
     given: dict[str, list[str]] = {}
     for name, value in fields:
         # Clients write `name[]`, `name[0]` or the bare name for lists.
@@ -152,7 +148,6 @@ def read_request(
     def one(
         name: str, default: Any, read: Callable[[str], Any] = str, expected: str = ""
     ) -> Any:
-        """The value of a field that may come once; an empty one is none."""
         values = given.get(name, [])
         if len(values) > 1:
             raise wrong_value(name, f"it {len(values)} times", "it once")
@@ -161,10 +156,10 @@ def read_request(
         return read_value(name, values[0], read, expected)
 
     def flag(name: str, default: bool = False) -> bool:
-        # As clients of several languages write it.
+        # The spellings of several client languages.
         return one(name, default, lambda text: _FLAGS[text.lower()], "'true', 'false'")
 
-    # At 0 it asks for what the search does anyway.
+    # 0 is the search's only mode.
     ignored = _NO_EFFECT & given.keys()
     if one("temperature", 0.0, _number(float, 0, 1), "0 to 1"):
         ignored |= {"temperature"}
@@ -197,17 +192,14 @@ def read_request(
 def _number(
     kind: type[int] | type[float], least: float, most: float
 ) -> Callable[[str], float]:
-    """What reads a number in a range."""
-
     def read(text: str) -> float:
-        if least <= (number := kind(text)) <= most:  # NaN is not
+        if least <= (number := kind(text)) <= most:  # false for NaN
             return number
         raise ValueError(text)
 
     return read
 
 
-# ------------------------------------------------------------------- forms
 class FormData(NamedTuple):
     """File, and names and values of all other fields, in order."""
 
@@ -216,7 +208,7 @@ class FormData(NamedTuple):
 
 
 async def read_form(request: Request, job: Job, limits: Limits) -> FormData:
-    """Read a request's form; the file is closed with the job."""
+    """Parse a request's form; the file is closed with the job."""
     kind, options = parse_options_header(request.headers.get("content-type"))
     if kind != b"multipart/form-data":
         raise RequestError(
@@ -233,11 +225,9 @@ async def read_form(request: Request, job: Job, limits: Limits) -> FormData:
 
 
 class _Receiver:
-    """Parts of a form as they come; one thread at a time uses it."""
-
     def __init__(self, boundary: bytes, job: Job, limits: Limits) -> None:
         self._job, self._limits = job, limits
-        # A full boost list may need so much, and some.
+        # A full boost list may need as much, and a margin.
         entry = 4 * limits.boost_chars + 2 * _FIELD_BYTES
         self._max_bytes = IN_MEMORY + limits.boosts * entry
         self._file: Any = None
@@ -252,14 +242,12 @@ class _Receiver:
             raise RequestError(400, f"a malformed form: {error}") from None
 
     def write(self, chunk: bytes) -> None:
-        """Take what came in, which may end anywhere."""
         try:
             self._parser.write(chunk)
         except FormParserError as error:
             raise RequestError(400, f"a malformed form: {error}") from None
 
     def finish(self) -> FormData:
-        """Give the form, when all has come."""
         if not self._is_over:
             text = "a form that was cut short, expected its last boundary"
             raise RequestError(400, text)
@@ -268,7 +256,7 @@ class _Receiver:
         self._file.seek(0)
         return FormData(self._file, self._fields)
 
-    # What the parser calls, by the names that it has for it.
+    # Callbacks of the parser, by its names.
     def on_part_begin(self) -> None:
         self._header = self._value = self._disposition = b""
         self._data = bytearray()
@@ -285,7 +273,7 @@ class _Receiver:
         self._header = self._value = b""
 
     def on_headers_finished(self) -> None:
-        """Find out what a part is, when its headers are there."""
+        """Classify a part once its headers are complete."""
         _, options = parse_options_header(self._disposition)
         if b"name" not in options:
             text = "a part without a name, expected 'name=' for each field"
@@ -312,7 +300,6 @@ class _Receiver:
             self._data += data[start:end]
 
     def on_part_end(self) -> None:
-        """Keep a field with its value; a file was written while its data came."""
         if self._is_file:
             return
         if self._name == FILE:
@@ -343,7 +330,6 @@ def _decoded(data: bytes | bytearray, what: str, param: str | None = None) -> st
         raise RequestError(400, text, param) from None
 
 
-# ------------------------------------------------------------------- the work
 def transcribe(
     service: Service, file: IO[bytes], request: TranscriptionRequest, job: Job
 ) -> Answer:
@@ -372,7 +358,7 @@ def _transcribe(
     stream = None if formatter is None else formatter.stream()
 
     def emit(start_frame: int, hypotheses: list[Hypothesis]) -> None:
-        """Emit the words of a piece of audio; all of them, joined, are the text."""
+        """Emit the words of a piece of audio; joined, they are the whole text."""
         text = hypotheses[0].text
         if stream is not None:
             text = stream.end(hypotheses[0].words).text
@@ -400,7 +386,6 @@ def _transcribe(
     return _answer(transcript, request, known, warnings, formatter, text)
 
 
-# ------------------------------------------------------------------- answers
 def _answer(
     transcript: Transcript,
     request: TranscriptionRequest,
@@ -409,7 +394,7 @@ def _answer(
     formatter: Formatter | None,
     text: str | None,  # of a stream: all deltas
 ) -> Answer:
-    """Make the body of an answer, or the last event of a stream."""
+    """Return the body of a response, or the last event of a stream."""
     hypotheses = transcript.hypotheses(request.nbest)
     seconds = _rounded(transcript.audio_s)
     best: Any = formatter(hypotheses[0]) if formatter else hypotheses[0]
@@ -452,8 +437,8 @@ def _words(words: Sequence[Word]) -> list[Json]:
 
 
 def _segments(words: Sequence[Word]) -> list[Json]:
-    """Words as subtitles are cut, with all fields that OpenAI's clients read."""
-    # What our search has no such thing as is empty or 0.
+    """Return words cut as subtitles, with all fields that OpenAI's clients read."""
+    # Fields without an equivalent in our search are empty or 0.
     found = []
     for number, (first, end) in enumerate(cue_bounds(words)):
         some = words[first:end]
@@ -478,12 +463,11 @@ def _segments(words: Sequence[Word]) -> list[Json]:
 
 
 def _rounded(number: float) -> float:
-    """To the millionth: frame * shift leaves digits like 0.6000000000000001."""
+    """Round to the millionth: frame * shift leaves digits like 0.6000000000000001."""
     return round(float(number), 6)
 
 
 def _cost(cost: float) -> float | None:
-    """JSON knows no infinity: null."""
     return float(cost) if math.isfinite(cost) else None
 
 
@@ -492,11 +476,9 @@ def _json(fields: Json) -> bytes:
 
 
 def _event(fields: Json) -> bytes:
-    """Format an event of `text/event-stream`."""
     return b"data: " + _json(fields) + b"\n\n"
 
 
-# ------------------------------------------------------------------- the endpoint
 class Transcriptions:
     """Endpoint that transcribes a file; an ASGI app."""
 
@@ -520,8 +502,7 @@ class Transcriptions:
 
 
 async def _stream(job: Job, client: Client) -> None:
-    """Send the parts of a job as `text/event-stream`."""
-    # The status waits for the first words, or for what is wrong with the file.
+    # The status waits for the first words, or for an error of the file.
     part = await client.unless_gone(job.next_part())
     end, kind = (b"", _EVENTS) if part else await job.result()
     headers = {"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"}

@@ -1,12 +1,12 @@
-"""Processes of a server: workers that are forked off a parent with the decoder.
+"""Worker processes of a server, forked from a parent with the decoder.
 
-    in_child(lambda: load().spec)     # what must not stay in this process
-    with_kernels(load)                # kernels are compiled in another process
+    in_child(lambda: load().spec)     # keeps its memory out of this process
+    with_kernels(load)                # compiles kernels in another process
     Supervisor(2, run, shared, on_ready).run()
 
 Workers share the parent's memory until they write to it: the graph, the language model
-and the lexicon are there once. The parent has no threads when it forks, so a model,
-whose libraries have some, is loaded by each worker.
+and the lexicon exist once. The parent must not have threads when it forks. Each worker
+therefore loads the model, whose libraries start threads.
 """
 
 import contextlib
@@ -34,19 +34,19 @@ Run = Callable[[Callable[[], None]], None]
 """Work of a worker, which calls its argument when it is ready."""
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
-"""Variable with the folder of the processes' metrics: set before these are imported."""
+"""Variable with the folder of metrics; set before importing the client."""
 _FORK = multiprocessing.get_context("fork")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_SIGNAL_OF_PARENTS_DEATH = 1  # of Linux's prctl
+_SIGNAL_OF_PARENTS_DEATH = 1  # `PR_SET_PDEATHSIG` of Linux's prctl
 _LONGEST_DELAY_S = 30.0
 _MOST_DEATHS, _DEATHS_S = 3, 60.0
-_FORGOTTEN_S = 600.0  # a death that long ago delays no new worker
+_FORGOTTEN_S = 600.0  # older deaths delay no new worker
 
 _log = logging.getLogger("wfstdec.server")
 
 
 def in_child(work: Callable[[], _Result]) -> _Result:
-    """Run work in a forked process; its result, or its error."""
+    """Run work in a forked process; return its result, or raise its error."""
     reader, writer = _FORK.Pipe(duplex=False)
 
     def run() -> None:
@@ -74,8 +74,8 @@ def in_child(work: Callable[[], _Result]) -> _Result:
 
 
 def with_kernels(work: Callable[[], _Result]) -> _Result:
-    """Run work; where kernels are not on disk, a child compiles them first."""
-    # A process that has compiled keeps 1.6 GB in place of 0.4.
+    """Run work; compile missing kernels in a child first."""
+    # A process that has compiled keeps 1.6 GB instead of 0.4.
     try:
         with loading_only():
             return work()
@@ -90,7 +90,7 @@ def with_kernels(work: Callable[[], _Result]) -> _Result:
 
 
 def _sendable(error: Exception) -> Exception:
-    """An error as it is where it can be pickled; its text where it cannot."""
+    """Return an error if it can be pickled, else its text."""
     if not isinstance(error, WfstdecError | OSError):
         error.add_note(traceback.format_exc())
     try:
@@ -101,18 +101,18 @@ def _sendable(error: Exception) -> Exception:
 
 
 def _end_with_parent(number: int) -> None:
-    """Have the kernel send this process a signal when its parent dies."""
-    with contextlib.suppress(AttributeError, OSError):  # Linux alone has it
+    """Request a signal for this process when its parent dies."""
+    with contextlib.suppress(AttributeError, OSError):  # only Linux has it
         ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, number)
 
 
 class _Worker(NamedTuple):
     process: Any
-    reader: Connection  # None where it is ready, or the error that it ends with
+    reader: Connection  # None when it is ready, or the error that it ends with
 
 
 class Supervisor:
-    """Starts workers, passes signals on to them, and replaces those that die."""
+    """Supervisor that starts workers, forwards signals, and replaces dead workers."""
 
     def __init__(
         self, num: int, run: Run, shared: Shared, on_ready: Callable[[], None]
@@ -131,7 +131,7 @@ class Supervisor:
 
         Raises:
             BackendError: Too many workers have died.
-            Exception: What a worker could not start for.
+            Exception: The error that kept a worker from starting.
         """
         assert threading.active_count() == 1, "a thread is not forked"
         with self._signals() as woken:
@@ -146,7 +146,6 @@ class Supervisor:
             raise self._error
 
     def _start(self) -> None:
-        """Start the workers whose time has come."""
         now = time.monotonic()
         for number in [n for n, due in self._due.items() if due <= now]:
             reader, writer = _FORK.Pipe(duplex=False)
@@ -159,10 +158,9 @@ class Supervisor:
                 process.terminate()
 
     def _work(self, number: int, writer: Connection) -> None:
-        """Run a worker, in its process."""
         code, self._shared.process = 1, number
         try:
-            # Ctrl-C is sent to all of a group: the parent alone passes it on.
+            # Ctrl-C is sent to the whole group: only the parent forwards it.
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
             _end_with_parent(signal.SIGTERM)
@@ -178,7 +176,7 @@ class Supervisor:
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(code)  # threads, and what the parent has begun, are left alone
+            os._exit(code)  # without waiting for threads and inherited state
 
     def _wait(self, woken: socket.socket) -> None:
         """Wait for a message or the end of a worker, a signal, or a start."""
@@ -210,7 +208,6 @@ class Supervisor:
             _log.error("a worker process does not start: %s", error)
 
     def _replace(self, number: int, process: Any) -> None:
-        """Forget a worker that has ended; plan the start of another."""
         del self._workers[number]
         self._shared.clear(number)
         if self._is_stopping:
@@ -233,7 +230,6 @@ class Supervisor:
         self._due[number] = now + delay
 
     def _stop(self, error: Exception | None = None) -> None:
-        """Let all workers come to their end; at the second time at once."""
         self._error, self._is_stopping = self._error or error, True
         self._due.clear()
         for worker in list(self._workers.values()):
@@ -241,10 +237,10 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[socket.socket]:
-        """Pass signals on; the socket can be read when one has come."""
+        """Forward signals; the yielded socket is readable after one."""
 
         def take(number: int, frame: object) -> None:
-            if os.getpid() != self._pid:  # of a worker that does not serve yet
+            if os.getpid() != self._pid:  # in a worker before it serves
                 raise KeyboardInterrupt
             self._stop()
 

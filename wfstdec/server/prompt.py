@@ -1,10 +1,10 @@
-"""Free text of OpenAI's `prompt`, taken as vocabulary.
+"""Boosts from the free text of OpenAI's `prompt`.
 
     "Glossary: Bartley, New York"             ["Bartley", "New York"]
     "Silas met Mr Smith in the garden."       ["Silas", "Mr Smith"]
 
-A list is taken as it is. Of sentences, words that are rare in the language model become
-boosts; of several capitalised words in a row with no rare one among them, all together.
+All entries of a list become boosts. In sentences, words that are rare in the language
+model become boosts; so does a run of capitalised words without a rare one, as a phrase.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from wfstdec.server.service import Service
 
 _MOST, _MOST_WORDS = 200, 4
 """Boosts of a prompt, and words of an entry of a list, at most."""
-_COMMONEST = 5000
-"""Words of the language model that are not rare."""
+_COMMONEST = 5000  # Number of frequent words of the language model that are not rare
 
 IsRare = Callable[[str], bool | None]
-"""Tells whether a word is rare; None where no language model knows."""
+"""Returns whether a word is rare; None if the language model has no frequencies."""
 
 
 def prompt_terms(service: Service, prompt: str | None) -> tuple[list[str], list[str]]:
-    """Words and phrases of a prompt that become boosts, and what to warn of."""
+    """Return words and phrases of a prompt to boost, and warnings."""
     if not prompt or not prompt.strip():
         return [], []
     if not service.prompt_boosts:
@@ -42,7 +41,7 @@ def prompt_terms(service: Service, prompt: str | None) -> tuple[list[str], list[
 
 
 def terms(prompt: str, is_rare: IsRare) -> list[str]:
-    """Words and phrases of a prompt, in order, each once."""
+    """Return words and phrases of a prompt, in order, without duplicates."""
     # A text in capitals alone shows no names.
     has_case = any(map(str.islower, prompt))
     lines = (_of_line(line, is_rare, has_case) for line in prompt.splitlines())
@@ -56,8 +55,8 @@ def _of_line(line: str, is_rare: IsRare, has_case: bool) -> Iterator[str]:
     entries = [one for part in re.split("[,;]", rest) if (one := _bare(part))]
     is_list = len(entries) > 1 and bool(has_label)
     if max(map(_length, (label, *entries))) <= _MOST_WORDS:
-        # Sentences are cut at commas, too, and have parts of common words alone.
-        # The first letter of a line says nothing.
+        # Sentences are also cut at commas, and contain common words. Capitals at the
+        # start of a line carry no information.
         has_names = all(
             any(map(str.isupper, one[i == 0 :]))
             or any(is_rare(word) is not False for word in one.split())
@@ -80,7 +79,7 @@ def _of_sentence(sentence: str, is_rare: IsRare, has_case: bool) -> Iterator[str
         if is_name and not rare:
             run.append(word)
         if rare or not is_name or given[-1] in ",;)":
-            # Of a single common word a language model knows enough.
+            # A single common word needs no boost.
             if len(run) > 1 or (run and len(run[0]) > 1 and is_rare(run[0]) is None):
                 yield " ".join(run)
             run = []
@@ -93,8 +92,7 @@ def _length(text: str) -> int:
 
 
 def _bare(text: str) -> str:
-    """Leave out spaces, and punctuation around a text."""
-    # A regular expression would take the square of the length of runs inside of it.
+    # A regular expression would take quadratic time in the length of inner runs.
     first, end = 0, len(text)
     while first < end and not text[first].isalnum():
         first += 1

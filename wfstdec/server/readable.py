@@ -1,4 +1,4 @@
-"""Readable text for clients: numbers, punctuation and capitals, as each asks for them.
+"""Readable text for clients: numbers, punctuation and capitals on request.
 
 readable = Readable(load_itn(), load_punctuation(), smart=False)
 formatter = readable.formatter(numbers=True, punctuation=None)   # None: the default
@@ -18,7 +18,7 @@ from wfstdec.server.stream import Words
 
 
 class Readable:
-    """What a server can write, and whether clients get it that do not ask."""
+    """Models for readable text, and whether clients get it by default."""
 
     def __init__(
         self,
@@ -37,19 +37,19 @@ class Readable:
         punctuation: bool | None = None,
         display: Iterable[str] = (),
     ) -> Formatter | None:
-        """The formatter of a client; None for raw words."""
+        """Return the formatter of a client; None for raw words."""
         asked = numbers, punctuation
         numbers, punctuation = (self._smart if x is None else x for x in asked)
         itn = self._itn if numbers else None
         model = self._punctuation if punctuation else None
         if itn is None and model is None:
             return None
-        # Terms in lower case are no written forms.
+        # Lower-case terms have no special written form.
         forms = [form for form in display if form != form.casefold()]
         return Formatter(itn, model, display=(*self._display, *forms))
 
     def missing(self, numbers: bool | None, punctuation: bool | None) -> Iterator[str]:
-        """Warn of what a client asks for that the server does not have."""
+        """Yield warnings of requested formats that the server lacks."""
         if numbers and self._itn is None:
             yield "numbers stay words: the server has no --itn grammar"
         if punctuation and self._punctuation is None:
@@ -59,10 +59,9 @@ class Readable:
 class ShownWords:
     """Display words in place of a stream's words; final ones never change.
 
-    Without a formatter the words stay as they are.
-    A final event has the display words that are settled: a number that may continue,
-    or a word whose mark depends on the next, comes with a later event, at an endpoint
-    at the latest.
+    Without a formatter the words are unchanged. A final event has the settled display
+    words. A number that may continue, or a word whose mark depends on the next, comes
+    with a later event, at the latest at an endpoint.
     """
 
     def __init__(self, formatter: Formatter | None) -> None:
@@ -77,7 +76,7 @@ class ShownWords:
         self._num_sent = 0  # display words that were final
 
     def of(self, event: Words) -> Words:
-        """The event with display words."""
+        """Return the event with display words."""
         if self._formatter is None or self._stream is None:
             return event
         words: Any = [*self._words, *event.words]

@@ -1,6 +1,6 @@
-"""`WS /v1/realtime`, as OpenAI's clients use it for transcription.
+"""OpenAI's protocol for streams: `WS /v1/realtime`, transcription only.
 
-    session.update              format, turn detection, words to expect
+    session.update              format, turn detection, expected words
     input_audio_buffer.append   audio in base64; the first one opens a stream
     input_audio_buffer.commit   ends an item; with turn detection, pauses do so too
     input_audio_buffer.clear    drops the audio since the last item
@@ -56,11 +56,10 @@ _wrong = partial(wrong_value, code="invalid_value")
 _POLL_S = 0.02
 _EXPECTED = "'session.update' or 'input_audio_buffer.append', 'commit', 'clear'"
 
-# ------------------------------------------------------------------- the session
 _FORMATS = {"audio/pcm": "linear16", "audio/pcmu": "mulaw", "audio/pcma": "alaw"}
 _DETECTORS = ["server_vad", "semantic_vad"]
 _MAX_IGNORED, _NAME_CHARS = 50, 60
-"""How many ignored fields are reported, and how much of the name of each."""
+"""Ignored fields that are reported, and characters of each name, at most."""
 
 _INPUT = "session.audio.input"
 _FORMAT, _TEXTS = f"{_INPUT}.format", f"{_INPUT}.transcription"
@@ -94,12 +93,12 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_session(given: Any, path: str = "session") -> Iterator[str]:
-    """Check the fields of an object of `session.update`; name those without effect."""
+    """Validate the fields of `session.update`; yield those without effect."""
     if not isinstance(given, dict):
         raise _wrong(path, short(given), "an object")
     for name, value in given.items():
         full = f"{path}.{name}"
-        # A null is an absent field; it turns two of them off, and turns may be.
+        # null is an absent field; it turns two of them off, and turns may be.
         if value is None and full != _TEXTS:
             continue
         if full in _OBJECTS:
@@ -111,7 +110,7 @@ def check_session(given: Any, path: str = "session") -> Iterator[str]:
 
 
 def merged(before: Json, given: Json) -> Json:
-    """Fields of `audio.input` after an update of it; what it lacks stays."""
+    """Merge an update into `audio.input`; absent fields are kept."""
     new = dict(before)
     if kind := given.get("format"):
         name = kind.get("type") or "audio/pcm"
@@ -129,13 +128,10 @@ def merged(before: Json, given: Json) -> Json:
 
 
 def _only(names: tuple[str, ...], given: Json) -> Json:
-    """The fields of these names that have a value."""
     return {name: value for name in names if (value := given.get(name))}
 
 
-# ------------------------------------------------------------------- messages
 def _read(text: str | bytes) -> Json:
-    """Read a client's event."""
     try:
         found = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -156,7 +152,7 @@ def _audio(text: str) -> bytes:
 
 @dataclass
 class _Item:
-    """Audio from one commit to the next; seconds since the stream's beginning."""
+    """Audio from one commit to the next; seconds since the start of the stream."""
 
     id: str = field(default_factory=lambda: f"item_{uuid.uuid4().hex[:24]}")
     transcript: str = ""  # all deltas
@@ -164,9 +160,8 @@ class _Item:
     end_s: float | None = None  # None until it is committed
 
 
-# ------------------------------------------------------------------- the connection
 def routes() -> list[WebSocketRoute]:
-    """Make the route for the app."""
+    """Return the route for the app."""
     return [WebSocketRoute("/v1/realtime", _serve)]
 
 
@@ -183,7 +178,7 @@ class RealtimeConnection(WebSocketConnection):
 
     def __init__(self, websocket: WebSocket, service: Service, session_id: str) -> None:
         super().__init__(websocket, service)
-        self.idle_s = self.limits.silent_s  # there is no KeepAlive
+        self.idle_s = self.limits.silent_s  # the protocol has no KeepAlive
         self._id = session_id
         self._input: Json = {
             "format": {"type": "audio/pcm", "rate": 24_000},
@@ -191,22 +186,21 @@ class RealtimeConnection(WebSocketConnection):
             "turn_detection": {"type": _DETECTORS[0]},
         }
         self._boosts: CompiledBoosts | None = None
-        self._num_lists = 0  # that the engine has and that are not in force
-        # The first gets words, the last gets audio; between them are committed ones.
+        self._num_lists = 0  # known to the engine and not in force yet
+        # The first gets words, the last gets audio; those between are committed.
         self._items = deque([_Item()])
         self._previous: str | None = None  # id of the last committed item
         # Seconds of all audio: sent, at the client's last commit, at the end of the
-        # last item, and where the stream under way began.
+        # last item, and at the start of the open stream.
         self._sent_s = self._asked_s = self._ended_s = self._began_s = 0.0
         self._shown = ShownWords(service.readable.formatter())
         self._finished: Finished | None = None
 
     @property
     def _has_turns(self) -> bool:
-        """Tell whether pauses end items."""
+        """Return whether pauses end items."""
         return self._input["turn_detection"] is not None
 
-    # ------------------------------------------------------------ what goes out
     def _send(self, kind: str, **fields: Any) -> None:
         event_id = f"event_{uuid.uuid4().hex[:24]}"
         self.outbox.send({"type": kind, "event_id": event_id, **fields})
@@ -225,9 +219,8 @@ class RealtimeConnection(WebSocketConnection):
         fields = {"item_id": item.id, name: round(1000 * at_s)}
         self._send(f"input_audio_buffer.{kind}", **fields)
 
-    # ------------------------------------------------------------ events of the stream
     def take(self, event: Event, stream: int) -> None:
-        """Take an event: words of the first item, its end, or the stream's end."""
+        """Handle an event: words of the first item, its end, or the stream's end."""
         if isinstance(event, SpeechStarted):
             self._start(self._began_s + event.at_s)
         elif isinstance(event, Words):
@@ -235,7 +228,7 @@ class RealtimeConnection(WebSocketConnection):
         elif isinstance(event, BoostsChanged):
             self._num_lists -= 1
         elif isinstance(event, Finished):
-            # The last item has no commit where the server ends the stream.
+            # The last item has no commit if the server ends the stream.
             while (item := self._items[0]) != _Item(item.id):
                 self._commit(item, self._began_s + event.audio_s)
                 self._complete(event.error)
@@ -265,7 +258,6 @@ class RealtimeConnection(WebSocketConnection):
             self._send_at("speech_started", item, "audio_start_ms", at_s)
 
     def _commit(self, item: _Item, end_s: float) -> None:
-        """Commit an item, unless it is."""
         if item.end_s is not None:
             return
         if item.start_s is not None:
@@ -295,18 +287,17 @@ class RealtimeConnection(WebSocketConnection):
         done["usage"]["seconds"] = round(item.end_s - item.start_s, 6)
         self._send_transcription("completed", item, **done)
 
-    # ------------------------------------------------------------ events of the client
     async def open(self) -> None:
-        """Accept the client where a stream may be opened."""
+        """Accept the client if a stream may be opened."""
         if (reason := self.service.unready) is not None:
             self.metrics.refused.labels(reason).inc()
-            text = f"no stream can be opened now ({reason}), expected to be asked later"
+            text = f"no stream can be opened now ({reason}), expected a retry later"
             raise RequestError(503, text, code=reason, retry_after_s=1)
         await self.accept()
         self._send_session("session.created", [])
 
     async def obey(self, message: Any) -> bool:
-        """Do what an event asks for; an error is an event, too."""
+        """Handle an event; an error is reported by an event."""
         event_id = None
         try:
             given = await apart(message, lambda: _read(message))
@@ -349,7 +340,7 @@ class RealtimeConnection(WebSocketConnection):
             for stream in self.streams:
                 stream.change_boosts(self._boosts)
                 self._num_lists += 1
-            while self._num_lists:  # audio behind the answer is searched with them
+            while self._num_lists:  # later audio is searched with them
                 await asyncio.sleep(_POLL_S)
         self._input = new
         names = ignored[:_MAX_IGNORED]
@@ -357,7 +348,6 @@ class RealtimeConnection(WebSocketConnection):
         self._send_session("session.updated", warnings)
 
     def _compiled(self, texts: Json) -> tuple[CompiledBoosts | None, list[str]]:
-        """Compile the keywords and the terms of a prompt; also the warnings."""
         service, asked = self.service, texts.get("language") or self.service.language
         terms, warnings = prompt_terms(service, texts.get("prompt"))
         boosts = requested_boosts(
@@ -398,12 +388,12 @@ class RealtimeConnection(WebSocketConnection):
             raise RequestError(400, text, code=code)
         self._asked_s = self._sent_s
         self.flush()
-        if not self._has_turns:  # where pauses do it too, the answer commits
+        if not self._has_turns:  # with turn detection, its reply commits
             self._commit(self._items[-1], self._sent_s)
             self._items.append(_Item())
 
     async def _clear(self) -> None:
-        while self._unanswered:  # items that are committed keep their text
+        while self._unanswered:  # committed items keep their text
             await asyncio.sleep(_POLL_S)
         given_up = [*self.streams]
         self.abort()
@@ -415,7 +405,7 @@ class RealtimeConnection(WebSocketConnection):
         self._send("input_audio_buffer.cleared")
 
     async def finish(self) -> Ending:
-        """How to close; an error of the stream is sent before."""
+        """Return how to close; an error of the stream is sent before."""
         ending = self.ending or STOPS
         if self._finished is not None and self._finished.error is not None:
             kind, ending = error_ending(self._finished.error, self._id)

@@ -1,6 +1,6 @@
-"""The service: model, engine and jobs, which all handlers of requests share.
+"""Service: model, engine and jobs, shared by all request handlers.
 
-    with service.jobs.receive() as job:    # or a RequestError: 503, when to ask again
+    with service.jobs.receive() as job:    # or a RequestError: 503, when to retry
         file = job.keep(open(...))         # closed when nothing uses it any more
         job.take_place()                   # or 503, once all of the file is there
         job.start(work)                    # work(job) in a thread
@@ -8,11 +8,10 @@
             ...
         result = await job.result()
 
-A job is a request with a file; a bounded number of them is worked on by a few threads.
-Nothing of it waits or computes on the event loop. It takes a place only when its file
-has come, so that slow uploads keep no other from work. Its place is free again when
-both request and thread are done with it, so that clients who go away and come again
-cannot pile up work.
+A job is a request with a file; a few threads run a bounded number of jobs. The event
+loop neither waits nor computes for a job. A job takes a place after its file has
+arrived, so that slow uploads block no other job. It frees its place when both request
+and thread are done, so that reconnecting clients cannot pile up work.
 """
 
 from __future__ import annotations
@@ -37,17 +36,16 @@ from wfstdec.server.shared import Places, Shared
 
 _Kept = TypeVar("_Kept", bound=AbstractContextManager)
 
-_NICE = 10
-"""How much threads of jobs give way to those of streams, which people wait for."""
+_NICE = 10  # Niceness of the threads of jobs: streams have priority
 _LONGEST_RETRY_S = 30.0
 
 
 class JobCancelled(Exception):
-    """A job was given up; raised in its thread."""
+    """The job was cancelled; raised in its thread."""
 
 
 class Job:
-    """A request with a file: its place, and its work in a thread."""
+    """Request with a file: its place, and its work in a thread."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -74,18 +72,18 @@ class Job:
             self._jobs._taken.discard(self)
 
     def take_place(self) -> None:
-        """Become one of the jobs that are worked on, or wait for it."""
+        """Take a place among the running and waiting jobs."""
         if self._jobs._is_over or not self._jobs._taken.take(self):
             raise self._jobs._full("requests")
         self._jobs._uploads.discard(self)
 
     def keep(self, resource: _Kept) -> _Kept:
-        """Close a resource when the place is free again."""
+        """Close a resource when the place is freed."""
         self._kept.push(resource)
         return resource
 
     def start(self, work: Callable[[Job], Any]) -> None:
-        """Do work in a thread, as soon as one is free."""
+        """Run work in a thread, as soon as one is free."""
         self._loop = asyncio.get_running_loop()
         try:
             self._future = self._jobs._pool.submit(self._run, work)
@@ -97,26 +95,26 @@ class Job:
         self.check()
         began, jobs = time.monotonic(), self._jobs
         result = work(self)
-        # A running mean, from which clients learn when to try again.
+        # Running mean, from which clients learn when to retry.
         jobs._seconds += (time.monotonic() - began - jobs._seconds) / 8
         return result
 
     def check(self) -> None:
-        """Raise JobCancelled, in the thread, where the request is over."""
+        """Raise JobCancelled, in the thread, if the request is over."""
         if self._is_cancelled.is_set():
             raise JobCancelled
 
     def emit(self, part: Any) -> None:
-        """Hand a part of the answer to the loop; None is the end."""
+        """Pass a part of the response to the loop; None is the end."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: no listener
             self._loop.call_soon_threadsafe(self._parts.put_nowait, part)
 
     async def next_part(self) -> Any:
-        """Wait for the next part; None where the work has ended, with any result."""
+        """Wait for the next part; None after the work has ended in any way."""
         return await self._parts.get()
 
     async def result(self) -> Any:
-        """Wait for what the work returns, or raises."""
+        """Wait for the result of the work, or raise its exception."""
         assert self._future is not None
         try:
             return await asyncio.wrap_future(self._future)
@@ -127,14 +125,14 @@ class Job:
             raise
 
     def cancel(self) -> None:
-        """Give the work up: it does not begin, or ends at its next `check`."""
+        """Cancel the work: it does not begin, or ends at its next `check`."""
         self._is_cancelled.set()
         if self._future is not None:
             self._future.cancel()
 
 
 class Jobs:
-    """Jobs that are worked on or wait, and their threads: one for each processor."""
+    """Running and waiting jobs, and their threads: one for each processor."""
 
     def __init__(self, limits: Limits, shared: Shared) -> None:
         self._limits = limits
@@ -144,20 +142,19 @@ class Jobs:
             Places(shared, "uploads"),
             Places(shared, "requests"),
         )
-        self._seconds = 1.0  # of a job, on the average, newer ones counting more
+        self._seconds = 1.0  # mean of a job, newer ones count more
         self._is_over = False
 
     def __len__(self) -> int:
-        """Places that are taken."""
         return len(self._taken)
 
     @property
     def workers(self) -> int:
-        """Threads that a job should use: many where it is alone."""
+        """Number of threads for a job: many if it is alone."""
         return max(1, self._threads // max(1, min(len(self._taken), self._threads)))
 
     def receive(self) -> Job:
-        """Begin a job, whose file comes now; not where it would wait in vain."""
+        """Return a job for an incoming file; refuse it if all places are taken."""
         if self._taken.total >= self._limits.requests or self._is_over:
             raise self._full("requests")
         job = Job(self)
@@ -169,19 +166,19 @@ class Jobs:
         num, what = self._taken.total, "are worked on or wait"
         if limit == "uploads":
             num, what = self._uploads.total, "are being received"
-        # Until a place may be free, as things went so far.
+        # Estimated time until a place is free.
         wait_s = self._seconds * max(1.0, num / self._threads)
         return RequestError(
             503,
             f"{num} requests with files {what}, expected less than "
-            f"{getattr(self._limits, limit)}; ask again later, or raise the server's "
+            f"{getattr(self._limits, limit)}; retry later, or raise the server's "
             f"{self._limits.flag(limit)}",
             code="too_many_requests",
             retry_after_s=min(wait_s, _LONGEST_RETRY_S),
         )
 
     def stop(self) -> None:
-        """Give up all work, and wait until no thread is left."""
+        """Cancel all jobs, and join the threads."""
         self._is_over = True
         for job in [*self._uploads, *self._taken]:
             job.cancel()
@@ -189,18 +186,18 @@ class Jobs:
 
 
 def stopping() -> RequestError:
-    """Make the error of requests that are under way when the server stops."""
+    """Return the error of open requests when the server stops."""
     return RequestError(503, "the server stops", retry_after_s=5)
 
 
 def _give_way() -> None:
-    """Let other threads of the process go first; those it starts do the same."""
+    """Lower the priority of this thread and of those it starts."""
     with contextlib.suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 class Service:
-    """A model, a decoder, an engine, and what clients may ask of them."""
+    """A model, a decoder, an engine, and the options of requests."""
 
     def __init__(
         self,
@@ -209,11 +206,11 @@ class Service:
         limits: Limits | None = None,
         *,
         name: str = "wfstdec",
-        key: str | None = None,  # that clients have to send
+        key: str | None = None,  # required of clients
         origins: tuple[str, ...] = (),  # of other pages that may use the server
         hosts: tuple[str, ...] = ("*",),  # names by which clients may call it
         language: str = "en",
-        confidence: bool = False,  # of words, in files where it is not asked for too
+        confidence: bool = False,  # of words of files, if not requested
         nbest: int = 1,
         readable: Readable | None = None,
         prompt_boosts: bool = True,  # words of OpenAI's `prompt` become boosts
@@ -242,7 +239,7 @@ class Service:
         self.connections: set[Any] = set()  # with streams, or between two of them
 
     def stop(self) -> None:
-        """Give up all streams and files, and wait until no thread is left."""
+        """Abort all streams and files, and join the threads."""
         try:
             self.jobs.stop()
         finally:
@@ -250,7 +247,7 @@ class Service:
 
     @contextlib.contextmanager
     def counting(self, address: str) -> Iterator[None]:
-        """Count a stream or file of a client; RequestError if it has too many."""
+        """Count a stream or file of a client; RequestError above the limit."""
         client, most = client_of(address), self.limits.per_client
         if most is None:
             yield
@@ -271,7 +268,7 @@ class Service:
 
     @property
     def unready(self) -> str | None:
-        """Why no new stream is taken: 'warming', 'draining', 'full'; else None."""
+        """Reason for refusing new streams: 'warming', 'draining', 'full'; else None."""
         if self.draining:
             return "draining"
         if self.warming:
@@ -280,22 +277,22 @@ class Service:
 
 
 def client_of(address: str) -> str:
-    """The part of an address that one client has: 64 bits of IPv6."""
+    """Return the part of an address that identifies a client: 64 bits of IPv6."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:  # a name that a proxy has given
         return address
     if isinstance(ip, ipaddress.IPv4Address):
         return str(ip)
-    if ip.ipv4_mapped is not None:  # of a socket that takes both
+    if ip.ipv4_mapped is not None:  # of a socket that accepts both
         return str(ip.ipv4_mapped)
     return str(ipaddress.ip_network((ip, 64), strict=False))
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
-    """Run something in a thread that does not keep the program from its end."""
+    """Run a function in a thread that does not delay the exit of the program."""
     future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()  # it continues where its caller is gone
+    future.set_running_or_notify_cancel()  # it continues after its caller is gone
 
     def run() -> None:
         try:

@@ -1,4 +1,4 @@
-"""Counts of what is under way in all processes of a server, in memory they share.
+"""Counts of streams and requests of all processes of a server, in shared memory.
 
     shared = Shared(limits, processes=2)   # before the processes are forked
     shared.process = 1                     # in each of them
@@ -6,7 +6,7 @@
     streams.take(one)                      # False where all processes have too many
     streams.discard(one)
 
-Each process writes a row of its own, which its parent clears when it dies.
+Each process writes one row, which its parent clears when it dies.
 """
 
 import contextlib
@@ -25,11 +25,12 @@ from wfstdec.server.limits import Limits
 
 KINDS = ("streams", "uploads", "requests", "connections", "accepted", "up")
 """Columns of counts: `accepted` are all connections so far, `up` is 1 in a process that
-serves."""
+serves.
+"""
 
 
 class Shared:
-    """Counts of the processes of a server, and the clients that each of them serves.
+    """Counts of the processes of a server, and their clients.
 
     Attributes:
         process: Number of this process, from 0.
@@ -46,9 +47,9 @@ class Shared:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold what other processes, and other threads of this one, wait for."""
-        # The kernel releases this lock when its process dies, unlike a semaphore; and
-        # unlike that of `flock` it is not shared with forked processes.
+        """Lock against other processes, and other threads of this one."""
+        # Unlike a semaphore, the kernel releases this lock when its process dies;
+        # unlike `flock`, it is not shared with forked processes.
         with self._thread:
             fcntl.lockf(self._file, fcntl.LOCK_EX)
             try:
@@ -61,15 +62,15 @@ class Shared:
         self.counts[self.process, KINDS.index(kind)] = count
 
     def total(self, kind: str) -> int:
-        """Count of all processes together."""
+        """Return the sum of a count over all processes."""
         return int(self.counts[:, KINDS.index(kind)].sum())
 
     def clear(self, process: int) -> None:
-        """Forget what a process had that has died."""
+        """Clear the counts of a dead process."""
         self.counts[process] = self.clients[process] = 0
 
     def take_client(self, client: str, most: int) -> int | None:
-        """Count one more of a client; its place, or None where it has too many."""
+        """Count a stream or file of a client; return its place, None at the limit."""
         text = client.encode("utf-8", "surrogateescape")
         digest = hashlib.blake2b(text, digest_size=8, key=self._key).digest()
         number = int.from_bytes(digest, "little", signed=True) or 1
@@ -82,12 +83,12 @@ class Shared:
         return int(free[0])
 
     def free_client(self, place: int) -> None:
-        """Count one less."""
+        """Free the place of a client."""
         self.clients[self.process, place] = 0
 
 
 class Places(set[Any]):
-    """Things of this process that are under way; all processes share their limit."""
+    """Set of things of this process, such as streams; all processes share its limit."""
 
     def __init__(self, shared: Shared, kind: str) -> None:
         super().__init__()
@@ -95,7 +96,7 @@ class Places(set[Any]):
 
     @property
     def total(self) -> int:
-        """Number of such things in all processes."""
+        """Return the number of things in all processes."""
         return self._shared.total(self._kind)
 
     def take(self, one: Any) -> bool:
@@ -115,6 +116,5 @@ class Places(set[Any]):
 
 
 def _zeros(*shape: int) -> np.ndarray:
-    """Zeros that forked processes share, int64."""
     size = int(np.prod(shape)) * 8
     return np.frombuffer(mmap.mmap(-1, size), np.int64).reshape(shape)

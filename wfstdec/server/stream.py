@@ -1,14 +1,14 @@
 """Stream of a client: bytes in, interim and final hypotheses out.
 
     stream = engine.open(StreamSettings("linear16"), take)   # take(event)
-    stream.send(data)                  # bytes, as they came
-    stream.flush()                     # what is new becomes final, and an answer comes
+    stream.send(data)                  # bytes
+    stream.flush()                     # pending words become final, with an answer
     stream.change_boosts(["quilter"])
     stream.finish()                    # the rest becomes final; `Finished` comes
 
-These are for a handler on the event loop, and none of them waits; all else of a stream
-is for the engine's thread. Final hypotheses come best first, the best one with
-confidences if asked for.
+A handler on the event loop calls these, and none of them blocks; all other methods
+belong to the engine's thread. Final hypotheses are sorted, best first, and the best has
+confidences if requested.
 """
 
 from __future__ import annotations
@@ -50,20 +50,21 @@ from wfstdec.wfst.decoder import WfstDecoder
 _log = logging.getLogger("wfstdec.server")
 
 _SETTLED_S = 3.0
-"""Words that can no longer change go out as final, once the last final is so old."""
+"""Settled words are sent as final if the last final is at least this old."""
 _INTERIM_S, _RARE_INTERIM_S = 0.1, 0.5
-"""Seconds of audio between two reads of the words so far, at least: for interims, and
-where they are not asked for."""
+"""Seconds of audio between two partial results, at least: for interims, and without
+them.
+"""
 SERVER_CUTS = replace(STREAM_CUTS, look_s=0.04)
-"""Of streams, which people wait for."""
+"""Cutter options of streams, tuned for latency."""
 _LONGEST = EndpointRule(length_s=20.0, needs_speech=False)
-"""Ends utterances where a stream leaves no other rule."""
+"""Ends utterances if a stream has no other rule."""
 
 _Message = TypeVar("_Message")
 
 
 class Outbox(Generic[_Message]):
-    """Messages that wait to be sent, in order; of a stream at most one interim."""
+    """Queue of messages to send; at most one interim of each stream."""
 
     def __init__(self) -> None:
         self._waiting: list[_Message] = []
@@ -75,7 +76,7 @@ class Outbox(Generic[_Message]):
         return len(self._waiting)
 
     def send(self, message: _Message, *, interim_of: int | None = None) -> None:
-        """Add a message; an interim replaces one of its stream that still waits."""
+        """Add a message; an interim replaces a waiting one of its stream."""
         if interim_of is not None:
             self.drop_interim(interim_of)
         if self._closed:
@@ -86,17 +87,17 @@ class Outbox(Generic[_Message]):
         self._changed.set()
 
     def drop_interim(self, stream: int) -> None:
-        """Take out the interim of a stream, if it is not sent yet."""
+        """Remove the interim of a stream, if it is not sent yet."""
         dropped = self._interims.pop(stream, None)
         self._waiting = [one for one in self._waiting if one is not dropped]
 
     def close(self) -> None:
-        """Let nothing more in; what waits is still given out."""
+        """Accept no more messages; waiting ones are still returned."""
         self._closed = True
         self._changed.set()
 
     async def next(self) -> _Message | None:
-        """Take the next message; None once it is closed and empty."""
+        """Return the next message; None if closed and empty."""
         while not self._waiting and not self._closed:
             self._changed.clear()
             await self._changed.wait()
@@ -112,14 +113,14 @@ class Words:
     end_s: float
     is_final: bool = False
     ends_utterance: bool = False
-    is_endpoint: bool = False  # the first final in a pause that is long enough
-    # Of the endpoint, or the end; None where the client, or the stream's end, made it.
+    is_endpoint: bool = False  # the first final in a sufficient pause
+    # Rule of the endpoint or the end; None if the client or the stream's end caused it.
     rule: EndpointRule | None = None
-    # Of the whole utterance, where it ends: words that were final before are in it
-    # again, with confidences where there are any.
+    # Of the whole utterance at its end, including its final words, with confidences if
+    # any.
     hypotheses: tuple[Hypothesis, ...] = ()
     is_answer: bool = False  # to a `flush`
-    latency_s: float = 0.0  # from the arrival of the last audio that was searched
+    latency_s: float = 0.0  # since the arrival of the last audio that was searched
 
 
 @dataclass(frozen=True)
@@ -131,25 +132,25 @@ class SpeechStarted:
 
 @dataclass(frozen=True)
 class UtteranceEnd:
-    """No word has come for as long as the client asked; once for each last word."""
+    """No word has come for the requested time; once for each last word."""
 
     last_word_end_s: float
 
 
 @dataclass(frozen=True)
 class BoostsChanged:
-    """A new boost list is in force, or was refused (`error`): the old one stays."""
+    """A new boost list is in force, or was refused (`error`)."""
 
-    # Once for list and vocabulary of the settings, if any, and for each change.
+    # Once for the initial list and vocabulary, if any, and for each change.
 
-    from_now: bool = False  # for the utterance under way; if not, from the next
+    from_now: bool = False  # for the open utterance; if not, from the next
     warnings: tuple[str, ...] = ()
     error: Exception | None = None
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The stream is over; nothing follows. An `error` is what ended it."""
+    """The stream is over; no event follows. `error` is the reason, if any."""
 
     audio_s: float
     error: Exception | None = None
@@ -160,7 +161,7 @@ Event = Words | SpeechStarted | UtteranceEnd | BoostsChanged | Finished
 
 @dataclass(frozen=True)
 class StreamSettings(CheckedOptions):
-    """Settings that a client asks for its stream."""
+    """Options of a stream."""
 
     encoding: str | None = None  # of `audio.ENCODINGS`; None for a container
     sample_rate: int = 16000
@@ -169,10 +170,11 @@ class StreamSettings(CheckedOptions):
     vocabulary: tuple[str, ...] = ()  # phrases of `WfstDecoder.of_phrases`; () for all
     interims: bool = False
     # Signals an endpoint after a good end (the second of the rules; the others keep
-    # their distance), and ends the utterance where it is not below the server's floor;
+    # their distance), and ends the utterance if it is not below the server's floor;
     # None for the server's rules, `inf` for no rule of silence.
     endpoint_silence_s: float | None = None
-    utterance_end_s: float | None = None  # behind the last word, `UtteranceEnd` comes
+    # `UtteranceEnd` comes this long after the last word
+    utterance_end_s: float | None = None
     speech_started: bool = False
 
     def __post_init__(self) -> None:
@@ -201,23 +203,23 @@ class EngineResources:
         self.confidence = confidence
         self._reading = LatticeReading(nbest=nbest, confidence=True)
         self.encoder = self._use(decoder)
-        # Finals are read from the first pass; else an utterance is encoded again.
+        # Finals are read from the first pass, or from encoding the utterance again.
         self.one_pass = self.encoder is model
         self.workers = workers or len(os.sched_getaffinity(0))
-        # Apart: neither a long list nor a long utterance may keep rounds waiting.
+        # Separate pools: neither a long list nor a long utterance may delay rounds.
         self.encoding = ThreadPoolExecutor(max(1, self.workers - 1), "wfstdec-encoder")
         self._finding = ThreadPoolExecutor(self.workers, "wfstdec-final")
         self._compiling = ThreadPoolExecutor(1, "wfstdec-boosts")
-        # Of vocabularies, while a stream has them; for the thread of `_compiling`.
+        # Vocabularies in use by streams; for the thread of `_compiling`.
         self._restricted: WeakValueDictionary[Any, Any] = WeakValueDictionary()
 
     def _use(self, decoder: Decoder[Any, Any]) -> StreamingEncoder:
-        """Decode by a decoder; returns an encoder for it."""
+        """Use a decoder; return an encoder for it."""
         nbest = self._reading.nbest
         if self._from_list:
             if decoder.options.nbest != nbest:
                 decoder = decoder.with_options(nbest=nbest)
-            decoder.decode_nbest([])  # raises where there are no lists
+            decoder.decode_nbest([])  # raises without n-best lists
         self.decoder = decoder
         self.records = (self.confidence and decoder.records_lattices) or (
             self._from_list and decoder.nbest_of_lattices
@@ -228,7 +230,7 @@ class EngineResources:
         return encoder
 
     def restricted(self, vocabulary: tuple[str, ...]) -> Self:
-        """The same for a vocabulary, shared by the streams that have it; () for all."""
+        """Return the resources of a vocabulary, shared by its streams; () for all."""
         found = self._restricted.get(vocabulary) if vocabulary else self
         if found is None:
             found = copy.copy(self)
@@ -237,14 +239,14 @@ class EngineResources:
         return found
 
     def close(self) -> None:
-        """End all threads; what waits for one is cancelled."""
+        """End all threads, and cancel waiting work."""
         for pool in (self.encoding, self._finding, self._compiling):
             pool.shutdown(cancel_futures=True)
         for one in (self, *self._restricted.values()):
             one.sessions.end_threads()
 
     def compile(self, boosts: BoostsLike, vocabulary: tuple[str, ...]) -> Future:
-        """Begin to compile a list; with its resources, and warnings of its words."""
+        """Submit the compilation of a list; the result has resources and warnings."""
         return self._compiling.submit(self._compiled, boosts, vocabulary)
 
     def _compiled(
@@ -256,7 +258,7 @@ class EngineResources:
         return resources, compiled, tuple(texts)
 
     def find(self, piece: Piece) -> Future:
-        """Begin to find an utterance's hypotheses; at once where that is quick."""
+        """Submit the reading of an utterance's hypotheses; immediate if it is quick."""
         if not self.one_pass or self.records:
             return self._finding.submit(self._hypotheses, piece)
         done: Future = Future()
@@ -276,7 +278,7 @@ class EngineResources:
                 [found] = search_all(self.decoder, [rows], [piece.boosts], *how)
                 if self.confidence:
                     found = self._read(found, rows)
-            _ = found[0].words  # made here, not in a round
+            _ = found[0].words  # computed here, not in a round
             return found
         except InputError:
             raise
@@ -293,7 +295,7 @@ class EngineResources:
     def close_session(
         self, session: SessionId, rows: np.ndarray | None = None
     ) -> list[Hypothesis]:
-        """Close a session; its hypotheses, best first."""
+        """Close a session; return its hypotheses, best first."""
         if self.confidence:
             found: Any
             if self.records:
@@ -308,14 +310,14 @@ class EngineResources:
 
 @dataclass
 class Final:
-    """Final of an utterance that is over."""
+    """Pending final of a finished utterance."""
 
-    event: Words  # but for its words
+    event: Words  # without its words
     piece: Piece
     start_frame: int  # of the utterance in the stream
-    num_final: int  # so many of its first words were final before
-    arrived: float  # when the last audio that was searched came
-    job: Future  # finds its hypotheses
+    num_final: int  # number of its words that were final before
+    arrived: float  # of the last audio that was searched
+    job: Future  # computes its hypotheses
 
 
 class Stream:
@@ -328,7 +330,7 @@ class Stream:
         resources: EngineResources,
         *,
         buffered_s: float,
-        wake: Callable[[Stream], object],  # has the engine read what is new
+        wake: Callable[[Stream], object],  # makes the engine read the inbox
     ) -> None:
         self.settings, self.take = settings, take
         self.resources, self._most_s = resources, buffered_s
@@ -348,15 +350,15 @@ class Stream:
         self._boosts = resources.no_boosts if is_ready else None
         self._compiling: deque[Future] = deque()
         self._outbox: deque[Event | Final] = deque()
-        self._end: str | None = None  # "flush" or "finish", until it is answered
-        # Of the segment under way, from one `flush` to the next:
+        self._end: str | None = None  # "flush" or "finish" while pending
+        # Of the open segment, from one `flush` to the next:
         self.encoder_state: Any = None
         self.cutter: PieceCutter | None = None
         self._base = 0  # frames of the stream before the segment
         self._last_frame = 0  # where the last final ended
         self._num_samples = 0
         self._arrivals: list[tuple[int, float]] = []  # samples so far, and when
-        self._word_end: int | None = None  # of the last word, until that was reported
+        self._word_end: int | None = None  # of the last word, until it is reported
         often = settings.interims or settings.speech_started
         interim_s = _INTERIM_S if often else _RARE_INTERIM_S
         if settings.utterance_end_s is not None:
@@ -371,7 +373,6 @@ class Stream:
         self._signal_at = 0  # frames, at the last signal of an endpoint
         self._read_at = 0  # frames, at the last partial result
 
-    # ------------------------------------------------------------ for the handler
     @property
     def buffered_s(self) -> float:
         """Seconds of audio that were sent and are not searched."""
@@ -379,21 +380,21 @@ class Stream:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether more than `Limits.buffered_s` waits."""
+        """Return whether more than `Limits.buffered_s` waits."""
         return self.buffered_s > self._most_s
 
     def send(self, data: bytes) -> None:
-        """Take audio as it came, cut anywhere; after `finish` it is left out."""
+        """Queue audio, cut anywhere; ignored after `finish`."""
         if data and not self._has_ended:
             self._sent += len(data)
             self._put("audio", bytes(data))
 
     def flush(self) -> None:
-        """Make final what was sent so far, and end the utterance."""
+        """Make all audio sent so far final, and end the utterance."""
         self._put("flush")
 
     def change_boosts(self, boosts: BoostsLike) -> None:
-        """Use another list: now if no word has begun, else from the next utterance."""
+        """Change the list: now if no word has begun, else from the next utterance."""
         self._put("boosts", boosts)
 
     def finish(self) -> None:
@@ -402,7 +403,7 @@ class Stream:
         self._has_ended = True
 
     def abort(self) -> None:
-        """Give the stream up: no event of it comes any more."""
+        """Abort the stream: no more events."""
         self._has_ended = self.is_aborted = True
         self._wake()
 
@@ -411,9 +412,8 @@ class Stream:
             self._inbox.append((kind, content, time.monotonic()))
             self._wake()
 
-    # ------------------------------------------------------------ what comes in
     def take_in(self) -> None:
-        """Take compiled lists and what was sent, up to the end of a segment."""
+        """Take compiled lists and the inbox, up to the end of a segment."""
         while self._compiling and self._compiling[0].done():
             try:
                 compiled = self._compiling.popleft().result()
@@ -451,7 +451,7 @@ class Stream:
         job.add_done_callback(lambda _: self._wake())
 
     def _use_boosts(self, boosts: CompiledBoosts, warnings: tuple[str, ...]) -> None:
-        """Use a compiled list: now if no word has begun, else from the next on."""
+        """Use a compiled list: now if no word has begun, else in the next utterance."""
         self._boosts, from_now = boosts, True
         if self.cutter is not None:
             from_now = self.cutter.change_boosts(boosts)
@@ -477,7 +477,7 @@ class Stream:
             boosts=self._boosts,
             one_pass=shared.one_pass,
             keeps_rows=shared.confidence,
-            # Left open in one pass: closed where its hypotheses are read.
+            # Left open in one pass: closed when its hypotheses are read.
             close=(lambda session: session) if shared.one_pass else None,
         )
 
@@ -488,20 +488,20 @@ class Stream:
 
     @property
     def needs_audio(self) -> bool:
-        """Tell whether there is audio to be encoded, or the end of a segment."""
+        """Return whether audio, or the end of a segment, is to be encoded."""
         ends = self._end is not None and self.audio.is_through
         return not self.is_over and (self.audio.is_ready or ends)
 
     @property
     def has_more(self) -> bool:
-        """Tell whether there is something for the next round already."""
+        """Return whether input for the next round waits."""
         if self.is_over or self._boosts is None:
             return False
         is_held = self._end is not None or bool(self._compiling)
         return self.needs_audio or (bool(self._inbox) and not is_held)
 
     def next_samples(self, seconds: float) -> tuple[np.ndarray, bool]:
-        """Take samples, at most so much, and whether they end the segment."""
+        """Return at most `seconds` of samples, and whether they end the segment."""
         samples, arrived = self.audio.take(seconds)
         is_last = self._end is not None and self.audio.is_through
         if is_last:
@@ -512,23 +512,22 @@ class Stream:
         return samples, is_last
 
     def push_audio(self, samples: np.ndarray, rows: np.ndarray) -> None:
-        """Take samples and the log-probs of them."""
+        """Add samples and their log-probs."""
         if self.cutter is None:
             return
         if not self.resources.one_pass:
             self.cutter.push_audio(samples)
         self.cutter.push_rows(rows)
 
-    # ------------------------------------------------------------ utterances
     def advanced(self) -> None:
-        """Take note that the session has passed through the cutter's `next_rows`."""
+        """Update after the session has passed through the cutter's `next_rows`."""
         assert self.cutter is not None
         start = self._base + self.cutter.start_frame
         piece = self.cutter.advanced()
         partial = self.cutter.last_partial if piece is None else piece.partial
         if partial is not None:
             self._note_last_word(partial, start)
-            self._note_start(partial, start)  # ahead of its words, and of a signal
+            self._note_start(partial, start)  # before its words, and before a signal
         if piece is not None:
             self._put_final(piece)
         elif self.cutter.signal is not None:
@@ -540,7 +539,7 @@ class Stream:
                 self._put_settled(partial, start, end, self.cutter.signal)
 
     def end_segment(self) -> None:
-        """Answer a `flush`, or end the stream: all that was sent has been searched."""
+        """Answer a `flush`, or end the stream: all audio has been searched."""
         end, self._end = self._end, None
         cutter, self.cutter, self.encoder_state = self.cutter, None, None
         awaits_speech = self.settings.speech_started and not self._has_started
@@ -551,14 +550,14 @@ class Stream:
             self._put_final(piece, is_answer=end == "flush")
         else:
             if piece is not None and self.resources.one_pass:
-                self.resources.sessions.close(piece.first_pass)  # nothing to read
-            # A flush is answered even where there are no new words: clients wait.
+                self.resources.sessions.close(piece.first_pass)  # without hypotheses
+            # A flush is answered even without new words: clients wait.
             if end == "flush":
                 at_s = self._last_frame * self._shift_s
                 self._outbox.append(
                     Words((), at_s, at_s, True, True, is_endpoint=True, is_answer=True)
                 )
-        # Audio counts from here on, whether the encoder made frames of its end or not.
+        # Audio counts from here on, even if the encoder output no frames for its end.
         behind = math.ceil(self._num_samples / self._rate / self._shift_s - 1e-6)
         self._base = self._last_frame = max(behind, self._last_frame)
         if end == "finish":
@@ -587,21 +586,18 @@ class Stream:
         self._begin_utterance()
 
     def _place(self, frame: int) -> int:
-        """The place among arrivals of the frame before `frame`."""
         sample = round(frame * self._shift_s * self._rate)
         return bisect_left(self._arrivals, (sample, -math.inf))
 
     def _arrival_of(self, frame: int) -> float:
-        """When the audio of the frame before `frame` came."""
         at = min(self._place(frame), len(self._arrivals) - 1)
         return self._arrivals[at][1] if self._arrivals else time.monotonic()
 
-    # ------------------------------------------------------------ events
     def emit_interim(self) -> None:
         """Emit new interim words, settled words, and events of speech."""
         self._emit_utterance_end()
         cutter = self.cutter
-        # A partial result costs time: not after every chunk.
+        # A partial result is expensive: not after every chunk.
         if cutter is None or cutter.num_frames < self._read_at + self._interim_frames:
             return
         self._read_at = cutter.num_frames
@@ -623,7 +619,7 @@ class Stream:
         if settings.interims and self.resources.decoder.can_stream:
             rest = partial.words[self._num_final :]
             texts = tuple(word.text for word in rest)
-            # Interims with the same words would only fill the client's queue.
+            # Repeated interims would only fill the client's queue.
             if texts != self._shown:
                 self._put_words(rest, start, end, end, is_final=False)
                 self._shown = texts
@@ -631,9 +627,9 @@ class Stream:
     def _put_settled(
         self, partial: Partial, start: int, end: int, signal: Signal | None = None
     ) -> None:
-        """Put out words that can no longer change; with a signal also none."""
+        """Emit settled words; with a signal also an event without words."""
         settled: tuple = ()
-        if self.resources.one_pass:  # others encode the utterance again
+        if self.resources.one_pass:  # two passes encode the utterance again
             settled = partial.words[self._num_final : partial.num_timed]
         settled_end = start + settled[-1].end_frame if settled else self._last_frame
         how = {"is_final": True, "is_endpoint": signal is not None, "rule": signal}
@@ -653,11 +649,11 @@ class Stream:
         )
         last = self._outbox[-1] if self._outbox else None
         if not event.is_final and isinstance(last, Words) and not last.is_final:
-            self._outbox.pop()  # it has not gone out
+            self._outbox.pop()  # not sent yet
         self._outbox.append(event)
 
     def _note_last_word(self, partial: Partial, start: int) -> None:
-        """Remember the last word, if it is so new that its end has to be reported."""
+        """Remember the last word, if its end is to be reported."""
         silence_s = self.settings.utterance_end_s
         if silence_s is None or not partial.words:
             return
@@ -666,7 +662,7 @@ class Stream:
             self._word_end = start + end
 
     def _note_start(self, partial: Partial, start: int) -> None:
-        """Emit the start of speech once in an utterance, if that is asked for."""
+        """Emit the start of speech once in an utterance, if requested."""
         if self._has_started or partial.silent_frames == partial.num_frames:
             return
         self._has_started = True
@@ -686,7 +682,7 @@ class Stream:
             self._word_end = None
 
     def events(self) -> Iterator[tuple[Event, float | None]]:
-        """Take what may go out, in order: nothing overtakes a final."""
+        """Yield events that are ready, in order: none overtakes a final."""
         while self._outbox:
             first = self._outbox[0]
             if isinstance(first, Final):
@@ -698,7 +694,7 @@ class Stream:
                     continue
             self._outbox.popleft()
             yield self._words_of(first) if isinstance(first, Final) else (first, None)
-        # None before the last final is asked for again.
+        # None before the last final is needed again.
         del self._arrivals[: max(0, self._place(self._last_frame) - 1)]
 
     def _words_of(self, final: Final) -> tuple[Words, float | None]:
@@ -712,9 +708,8 @@ class Stream:
         spoken = self._arrival_of(words[-1].end_frame) if words else None
         return replace(event, latency_s=latency_s), spoken
 
-    # ------------------------------------------------------------ the end
     def fail(self, error: Exception, *, at_once: bool = False) -> None:
-        """End the stream with an error, behind what is final; `at_once` without."""
+        """End the stream with an error after pending finals; `at_once` without them."""
         if at_once:
             self.discard()
         elif self.is_over:
@@ -731,7 +726,6 @@ class Stream:
         self._outbox.clear()
 
     def _close(self) -> None:
-        """Give back what the stream has; finals under way are still found."""
         self.is_over = True
         self.audio.close()
         if self.cutter is not None:
@@ -745,9 +739,9 @@ class Stream:
 def rules_with_silence(
     rules: Sequence[EndpointRule], silence_s: float
 ) -> tuple[EndpointRule, ...]:
-    """Endpoint rules with another silence after a good end of speech."""
-    # Those after worse ends keep their distance, and what ends an utterance without
-    # words does not come before them.
+    """Return endpoint rules with another silence after a good end of speech."""
+    # Rules for worse ends keep their distance, and utterances without words do not end
+    # before them.
     lengths = tuple(rule for rule in rules if rule.silence_s == 0)
     if math.isinf(silence_s):
         return lengths or (_LONGEST,)
@@ -756,7 +750,7 @@ def rules_with_silence(
         kind = type(rules[0]) if rules else EndpointRule
         return (kind(silence_s=silence_s), *rules)
     later = silence_s - min(rule.silence_s for rule in after_speech)
-    # A rule for silence alone must not end an utterance before those after speech can.
+    # A rule for silence alone must not end an utterance before the rules after speech.
     longest = max(rule.silence_s for rule in after_speech) + later
 
     def changed(rule: EndpointRule) -> EndpointRule:

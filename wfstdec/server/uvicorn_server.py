@@ -1,9 +1,9 @@
-"""uvicorn: handshakes of any length, clients that do not read or ask, and draining.
+"""uvicorn with limits for slow and silent clients, long handshakes, and draining.
 
-uvicorn closes a connection once its last bytes are sent: with a client that never reads
-that is never, and neither does the server stop. A stream's key and words may be in its
-address, which uvicorn logs: a handler takes the query out of the scope before it
-accepts.
+uvicorn closes a connection once its last bytes are sent. With a client that never
+reads, neither the connection nor the server ends. The address of a stream, which
+uvicorn logs, may contain key and words: a handler removes the query from the scope
+before it accepts.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ from wfstdec.server.limits import Limits, RequestError
 from wfstdec.server.service import Service, in_thread
 from wfstdec.server.shared import KINDS, Shared
 
-_UNREAD = 1 << 16  # bytes of messages that the handler has not taken, at most about
-_LAST_S = 5.0  # seconds that the last bytes have to get out, once their handler is done
+_UNREAD = 1 << 16  # bytes of messages not yet received by the handler, at most about
+_LAST_S = 5.0  # seconds to send the last bytes after the handler has ended
 
 
 class _SocketProtocol(WebSocketsSansIOProtocol):
@@ -49,7 +49,7 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
     close_timer: asyncio.TimerHandle | None
     _cut_timer: asyncio.TimerHandle | None = None
     _is_given_up = False
-    _unread = 0  # bytes of messages that the handler has not taken
+    _unread = 0  # bytes of messages not yet received by the handler
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
@@ -58,9 +58,9 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
             scope[GIVE_UP] = self.give_up
 
     def give_up(self, code: int, reason: str) -> None:
-        """Close without waiting for the client to read what was sent before."""
-        # It may still read for a while. What it sends meanwhile is thrown away: left
-        # unread, it would reset the connection, and the close be lost.
+        """Close without waiting for the client to read earlier messages."""
+        # The client may still read for a while. Its further bytes are discarded:
+        # unread, they would reset the connection, and the close would be lost.
         self._is_given_up = True
         if self.close_sent or self.transport.is_closing():
             self._linger()
@@ -73,7 +73,7 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
             super().data_received(data)
 
     def send_receive_event_to_app(self) -> None:
-        """Pass a message on; a text that is no UTF-8 is no error of ours to log."""
+        """Pass a message on; invalid UTF-8 is the client's error and is not logged."""
         try:
             if self.curr_msg_data_type == "text":
                 b"".join(self.frames).decode()
@@ -92,7 +92,7 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     async def receive(self) -> Any:
-        """Take a message; reading continues when none is left."""
+        """Return a message; resume reading when the queue is empty."""
         message = await super().receive()
         if self.queue.empty():
             self._unread = 0
@@ -100,13 +100,14 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
 
     async def send(self, message: Any) -> None:
         await super().send(message)
-        # A handshake that is refused is complete too: uvicorn logs an error if not.
+        # A refused handshake is complete too: uvicorn logs an error if not.
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True
 
     def handle_parser_exception(self) -> None:
-        """Send what is wrong with a frame, such as its size, and read the rest."""
-        # Closed with bytes unread, a connection is reset: the client sees no reason.
+        """Report the error of a frame, such as its size, and read the rest."""
+        # Closed with bytes unread, a connection is reset, and the client sees no
+        # reason.
         if self.close_sent:
             return
         close = self.conn.close_sent
@@ -121,7 +122,7 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Leave some time for what was sent last; read what comes until then."""
+        """Leave time for the last bytes; discard input until then."""
         self.stop_keepalive()
         if self.read_paused:
             self.read_paused = False
@@ -131,7 +132,7 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
         self._cut_later(_LAST_S)
 
     async def run_asgi(self) -> None:
-        """Run the handler; what it leaves behind has a while to get out."""
+        """Run the handler, then leave time for its last bytes."""
         try:
             await super().run_asgi()
         finally:
@@ -147,46 +148,48 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
             self._cut_timer = self.loop.call_later(seconds, self.transport.abort)
 
 
-_HEADERS = 64 << 10  # bytes of headers beside an address
+_HEADERS = 64 << 10  # bytes of headers in addition to an address
 _LONGEST_READ = 1 << 20
-"""Bytes of a request that h11 passes on though it would refuse to gather so many: those
-that one read brings, a quarter of this."""
+"""Bytes of a request that h11 passes on though it would refuse to gather them: those of
+one read, a quarter of this.
+"""
 _BACKLOG, _ACCEPTS = 128, 8
-"""Connections that the kernel keeps waiting, and those taken in a turn of the loop: it
-takes four turns to close one that is too many."""
-_SPARE_FILES = 64  # for what is opened now and then, and connections on their way out
-_LEAVING_S = 2  # for connections to be closed when all streams have ended
+"""Backlog of the kernel, and accepted connections in a turn of the loop: closing an
+excess one takes four turns.
+"""
+_SPARE_FILES = 64  # reserve for short-lived files and closing connections
+_LEAVING_S = 2  # for connections to close after all streams have ended
 _POLL_S = 0.02
 _AHEAD, _LEFT_S = 4, 0.01
-"""Connections more than another process has, from which it has some time to take the
-next one."""
+"""Lead in connections over another process that makes this one pause accepting, and the
+length of the pause.
+"""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = logging.getLogger(__name__)
 
 
 def make_config(app: ASGIApp, limits: Limits, **more: Any) -> uvicorn.Config:
-    """Make uvicorn's configuration; `more` are settings of its own, TLS above all."""
+    """Return uvicorn's configuration; `more` are its own options, above all TLS."""
     _take_long_handshakes()
     own = {"idle_s": limits.idle_s, "idle": {}}
     http = type("_BoundedHttp", (_Http,), own)
     settings: dict[str, Any] = {
-        "loop": "asyncio",  # uvloop does not ask `_Listening` for connections
+        "loop": "asyncio",  # uvloop does not call `_Listening` for connections
         "http": http,
         "ws": _SocketProtocol,
         "ws_max_size": limits.message_bytes,
-        # Audio does not compress, and short messages hardly.
+        # Audio does not compress, and messages are short.
         "ws_per_message_deflate": False,
-        # Pings keep ways through the network open. No answer in time is no fault: it
-        # waits behind the audio that a fast client has sent, and the idle timer is
-        # there for dead ones.
+        # Pings keep network paths open. A late answer is no fault: it waits behind the
+        # audio of a fast client, and the idle timer detects dead ones.
         "ws_ping_interval": 20.0,
         "ws_ping_timeout": None,
         "h11_max_incomplete_event_size": limits.url_bytes + _HEADERS,
         "timeout_graceful_shutdown": _LEAVING_S,
         "backlog": _ACCEPTS,
         "lifespan": "on",
-        "log_config": None,  # its lines have queries in them; `RequestLog` writes ours
+        "log_config": None,  # its lines contain queries; `RequestLog` logs instead
         "access_log": False,
         "server_header": False,
     }
@@ -195,7 +198,7 @@ def make_config(app: ASGIApp, limits: Limits, **more: Any) -> uvicorn.Config:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Bind a socket to listen on, before a model is loaded for nothing."""
+    """Bind a socket to listen on, before a model is loaded in vain."""
     [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -210,14 +213,11 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class _Open:
-    """Connections of this process by all its listening sockets, and their limit."""
-
     def __init__(self, most: int, idle: dict[int, Any], shared: Shared) -> None:
         self.most, self.idle, self.shared = most, idle, shared
         self.num_open = self._num_accepted = 0
 
     def count(self, change: int) -> None:
-        """Count a connection that was accepted, or closed."""
         self.num_open += change
         self._num_accepted += change > 0
         self.shared.set("accepted", self._num_accepted)
@@ -227,8 +227,8 @@ class _Open:
 class _Listening(socket.socket):
     """Listening socket with a limit of connections: `most` here, and one for all.
 
-    Above it it closes the one that has waited for a request longest, the new one if
-    there is no other: probes are answered while others open connections and are silent.
+    Above it the connection that has waited longest for a request is closed, or the new
+    one: probes are answered while silent connections fill the limit.
     """
 
     def __init__(self, given: socket.socket, bound: _Open) -> None:
@@ -237,13 +237,13 @@ class _Listening(socket.socket):
         self._taken, self._left_from = -1, 0.0
 
     def listen(self, backlog: int = 0) -> None:
-        """Listen; asyncio takes its own backlog for the accepts of a turn as well."""
+        """Listen; asyncio uses its backlog also as the number of accepts of a turn."""
         super().listen(_BACKLOG)
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; close one where there are too many."""
+        """Accept a connection; close one above the limit."""
         if self._may_leave():
-            raise BlockingIOError  # asyncio asks again
+            raise BlockingIOError  # asyncio retries
         connection, address = super().accept()
         bound = self.bound
         counted = _Connection(connection.detach(), bound)
@@ -255,22 +255,22 @@ class _Listening(socket.socket):
         return counted, address
 
     def _may_leave(self) -> bool:
-        """Tell whether a connection is left to another process for a while."""
-        # All processes accept from one socket: what waits there outlives any of them,
-        # and none is lost, as it is with a socket for each (SO_REUSEPORT). But the
-        # first to wake takes all: of 200 connections 145 of two processes, 131 of
-        # four. With this rule 98 to 102, and 47 to 53 (two cores, 2026-11-28).
+        """Return whether to leave a connection to another process for a while."""
+        # All processes accept from one socket. Waiting connections outlive any process,
+        # and none is lost, as happens with a socket for each (SO_REUSEPORT). But the
+        # first to wake takes all: of 200 connections 145 of two processes, 131 of four.
+        # With this rule 98 to 102, and 47 to 53 (two cores, 2026-11-28).
         shared, num_open = self.bound.shared, self.bound.num_open
         counts = shared.counts[shared.counts[:, KINDS.index("up")] > 0]
         least = counts[:, KINDS.index("connections")].min(initial=num_open)
         now, taken = time.monotonic(), shared.total("accepted")
-        if taken != self._taken:  # another process has taken one
+        if taken != self._taken:  # another process has accepted one
             self._taken, self._left_from = taken, now
         return num_open > least + _AHEAD and now - self._left_from < _LEFT_S
 
 
 class _Connection(socket.socket):
-    """Connection that is counted until it is closed, TLS handshakes included."""
+    """Connection that counts until it is closed, TLS handshakes included."""
 
     def __init__(self, number: int, bound: _Open) -> None:
         super().__init__(fileno=number)
@@ -279,7 +279,7 @@ class _Connection(socket.socket):
         bound.count(1)
 
     def close(self) -> None:
-        """Close it; its number may then be another's."""
+        """Close it; its file number may be reused."""
         if (number := self.fileno()) >= 0:
             self._bound.idle.pop(number, None)
             self._bound.count(-1)
@@ -287,7 +287,7 @@ class _Connection(socket.socket):
 
 
 def most_connections(limits: Limits) -> int:
-    """Connections that the limit of open files allows."""
+    """Return the number of connections that the limit of open files allows."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     spooled = min(limits.uploads + limits.requests, files // 8)  # files of bodies
     free: float = files - _SPARE_FILES - spooled - len(os.listdir("/dev/fd"))
@@ -301,7 +301,7 @@ def most_connections(limits: Limits) -> int:
 
 
 class DrainingServer(uvicorn.Server):
-    """A server that lets streams come to their end before it stops."""
+    """Server that lets streams finish before it stops."""
 
     def __init__(
         self,
@@ -314,13 +314,14 @@ class DrainingServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._wyoming = wyoming_server
-        # Why it could not be warmed up; it stops then.
+        # Error of the warm-up, which stops the server.
         self.fault: BaseException | None = None
         self._service, self._on_ready, self._is_warm = service, on_ready, is_warm
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: list[asyncio.Future[None]] = []  # or they might be collected
+        # references that keep them from garbage collection
+        self._tasks: list[asyncio.Future[None]] = []
         self._signals = 0
-        # When each kind of error of accepting was logged, and how many were not since.
+        # Time of the last log line of each kind of accept error, and errors since.
         self._unaccepted: dict[int | None, tuple[float, int]] = {}
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -340,7 +341,6 @@ class DrainingServer(uvicorn.Server):
         self._begin(self._warm_up())
 
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: Any) -> None:
-        """Log an error of the loop; of accepting, a line a second of each kind."""
         error = context.get("exception")
         if not isinstance(error, OSError) or "accept" not in context["message"]:
             loop.default_exception_handler(context)
@@ -360,7 +360,7 @@ class DrainingServer(uvicorn.Server):
             if not self._is_warm:
                 await in_thread(service.engine.warm)
         except Exception as error:
-            if not service.draining:  # the engine takes no more streams then
+            if not service.draining:  # the engine accepts no more streams then
                 self.fault, self.should_exit = error, True
             return
         service.warming = False
@@ -370,11 +370,12 @@ class DrainingServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals to stop while the server runs."""
-        # What was ignored when the program began (jobs in the background, nohup) stays
-        # ignored. No signal is raised again in the end, as uvicorn does: it is success.
+        """Handle signals to stop while the server runs."""
+        # Signals that were ignored at the start (background jobs, nohup) stay ignored.
+        # Unlike uvicorn, no signal is raised again at the end: it is success.
         before: dict[signal.Signals, Any] = {}
-        if threading.current_thread() is threading.main_thread():  # no other may
+        # only the main thread may
+        if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 ignored = signal.getsignal(number) is signal.SIG_IGN
                 if number == signal.SIGTERM or not ignored:
@@ -406,7 +407,7 @@ class DrainingServer(uvicorn.Server):
         for connection in list(service.connections):
             connection.end(STOPS)
         state = self.server_state
-        # A stream or request is under way, or its end being read.
+        # A stream or request is open, or its end being read.
         while not self.should_exit and (
             state.tasks
             or any(isinstance(x, _SocketProtocol) for x in state.connections)
@@ -421,9 +422,9 @@ class DrainingServer(uvicorn.Server):
 
 
 def _take_long_handshakes() -> None:
-    """Have `websockets` read all that h11 passes on."""
-    # A longer line is an error there that uvicorn leaves without an answer. Variables
-    # of the environment are read when the package is imported, maybe long ago.
+    """Raise the line limit of `websockets` to that of h11."""
+    # `websockets` leaves a longer line without a response. It reads the environment at
+    # import, possibly long ago.
     for name in ("MAX_LINE_LENGTH", "MAX_NUM_HEADERS"):
         known = getattr(websockets.http11, name, None)
         if not isinstance(known, int):
@@ -434,21 +435,21 @@ def _take_long_handshakes() -> None:
 
 
 class _Http(H11Protocol):
-    """HTTP/1.1 that says what is too long, and waits for no request for ever."""
+    """HTTP/1.1 with errors for long requests, and a time limit for each request."""
 
     idle_s: float
     idle: dict[int, Any]  # sockets that wait for a request, by number, oldest first
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        self.access_log = False  # its lines have queries in them
+        self.access_log = False  # its lines contain queries
         super().connection_made(transport)
         self._connection = transport.get_extra_info("socket")
         self._number = self._connection.fileno()
         self._expect()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; the time for a request does not begin again with each."""
+        """Receive bytes; they do not restart the time of a request."""
         super().data_received(data)
         self._expect()
 
@@ -466,7 +467,6 @@ class _Http(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request, or too long for one, and say which."""
         error, status, text = sys.exception(), 400, msg
         if isinstance(error, h11.RemoteProtocolError):
             status = error.error_status_hint
@@ -485,8 +485,8 @@ class _Http(H11Protocol):
         self.transport.close()
 
     def _expect(self) -> None:
-        """Begin to wait where a request is due, or stop where it has come."""
-        # Or where one is answered: its body was refused, or the answer is not read.
+        """Start or stop the timer of the next request."""
+        # Also while responding: the body was refused, or the response is not read.
         is_answered = self.conn.our_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED)
         if self.conn.their_state is not h11.IDLE and not is_answered:
             self._expect_no_more()
@@ -495,7 +495,7 @@ class _Http(H11Protocol):
             self.idle[self._number] = self._connection
 
     def _expect_no_more(self) -> None:
-        # Of TLS this may come after the close, when the number is another's.
+        # With TLS this may follow the close, when the number is reused.
         if self.idle.get(self._number) is self._connection:
             del self.idle[self._number]
         if self._waiting is not None:

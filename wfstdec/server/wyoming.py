@@ -1,4 +1,4 @@
-"""Wyoming, the protocol of Home Assistant's voice services, over TCP.
+"""Wyoming over TCP, the protocol of Home Assistant's voice services.
 
     server = Server(service, listening)
     await server.start(...)            # by DrainingServer, on its loop
@@ -44,26 +44,23 @@ from wfstdec.server.service import Service
 from wfstdec.server.stream import Event, Finished, StreamSettings, Words
 from wfstdec.text.display import extend_text, join_words, short
 
-_ECHO = 200  # characters of a text that is sent back
+_ECHO = 200  # characters of a text repeated in an error
 _LINE = 1 << 16  # bytes of the first line of an event, at most
-_LAST_S = 1.0  # for the last event to be sent, and for the client to close
-_ENCODINGS = {2: "linear16", 4: "linear32"}
-"""By bytes of a sample."""
+_LAST_S = 1.0  # to send the last event, and for the client to close
+_ENCODINGS = {2: "linear16", 4: "linear32"}  # By bytes of a sample
 _FORM = "rate", "width", "channels"
 
 _log = logging.getLogger("wfstdec.server.requests")
 
 
 class _Request(NamedTuple):
-    """Event of a client."""
-
     kind: str
     data: Json
     payload: bytes = b""
 
 
 class Server:
-    """Connections by a socket that is bound."""
+    """Connections of a bound socket."""
 
     def __init__(self, service: Service, listening: socket.socket) -> None:
         self._service, self.listening = service, listening
@@ -74,14 +71,13 @@ class Server:
         tasks: set[asyncio.Task[None]],  # has one for each open connection
         idle: MutableMapping[int, Any],  # sockets without an utterance, by number
     ) -> asyncio.Server:
-        """Take connections; `listening` replaces the socket."""
+        """Accept connections; `listening` replaces the socket."""
         self._tasks, self._idle = tasks, idle
         return await asyncio.start_server(self._serve, sock=listening, limit=_LINE)
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Serve a client until it has gone."""
         service, began, code = self._service, time.perf_counter(), 1000
         connection = _Connection(reader, writer, service, self._idle)
         task: Any = asyncio.current_task()
@@ -109,7 +105,7 @@ class Server:
 
 
 class _Connection(Connection):
-    """Connection with a client; `streams` has that of the utterance under way."""
+    """Connection with a client; `streams` has that of the open utterance."""
 
     waits_for = "an event"
 
@@ -127,15 +123,14 @@ class _Connection(Connection):
         self.client = (writer.get_extra_info("peername") or ("-",))[0]
         self._counted = contextlib.ExitStack()
         self._boosts: BoostsLike = None  # of the next utterance
-        self._form: tuple[Any, ...] = ()  # of the utterance under way
+        self._form: tuple[Any, ...] = ()  # of the open utterance
         self._text = ""
-        self._is_refused = False  # this utterance: what follows is left out
+        self._is_refused = False  # of this utterance, whose remaining audio is ignored
         self._shown = ShownWords(service.readable.formatter())
         self._finished = asyncio.Event()
 
-    # ------------------------------------------------------------ events of the client
     async def receive(self) -> tuple[_Request | Exception, int]:
-        """Wait for an event, or what is wrong with it; with its size in bytes."""
+        """Wait for an event or a format error; return it with its size in bytes."""
         try:
             line = await self._reader.readline()
         except ValueError:
@@ -168,7 +163,7 @@ class _Connection(Connection):
             return OptionError(wrong), size
 
     async def obey(self, message: _Request | Exception) -> bool:
-        """Do what an event asks for; others than these have no meaning here."""
+        """Handle an event; others than these have no meaning here."""
         try:
             if isinstance(message, Exception):
                 raise message
@@ -180,7 +175,7 @@ class _Connection(Connection):
                 text = text[:_ECHO] if isinstance(text, str) else None
                 self.outbox.send(("pong", {"text": text}))
             elif kind == "transcribe":
-                self._boosts = None  # also where the list is refused
+                self._boosts = None  # also if the list is refused
                 self._boosts = await asyncio.to_thread(
                     requested_boosts,
                     keyterms=data.get("transcript_names") or (),
@@ -202,7 +197,6 @@ class _Connection(Connection):
         return False
 
     def _begin(self, data: Json) -> None:
-        """Open a stream for an utterance."""
         if self.streams:
             raise OptionError("audio-start in an utterance, expected audio-stop first")
         self._is_refused = True
@@ -229,7 +223,7 @@ class _Connection(Connection):
         self.outbox.send(("transcript-start", {"language": self.service.language}))
 
     def _pass_on(self, data: Json, payload: bytes) -> bool:
-        """Pass audio on; of a refused utterance it is left out."""
+        """Pass audio on; ignore that of a refused utterance."""
         if self.streams:
             form = tuple(data.get(name) for name in _FORM)
             if form != self._form:
@@ -244,7 +238,6 @@ class _Connection(Connection):
         return bool(self.streams and payload)
 
     async def _stop(self) -> None:
-        """End the utterance, and wait for its transcript."""
         if self.streams:
             self.streams[0].finish()
             await self._finished.wait()
@@ -252,9 +245,7 @@ class _Connection(Connection):
             raise OptionError("audio-stop outside an utterance, expected audio-start")
         self._is_refused = False
 
-    # ------------------------------------------------------------ events for the client
     def take(self, event: Event, stream: int) -> None:
-        """Take final words, or the end of the utterance."""
         if isinstance(event, Words):
             words = self._shown.of(event).words
             if words:
@@ -277,14 +268,12 @@ class _Connection(Connection):
             self._finished.set()
 
     def leave(self) -> None:
-        """Have no utterance under way any more."""
         self.streams.clear()
         self._counted.close()
         if (number := self._socket.fileno()) >= 0:
             self._idle[number] = self._socket
 
     async def transmit(self, message: tuple[str, Json]) -> None:
-        """Send an event."""
         kind, data = message
         body = json.dumps(data).encode()
         header = json.dumps({"type": kind, "data_length": len(body)}).encode()
@@ -300,8 +289,8 @@ class _Connection(Connection):
         return self.ending
 
     async def close(self, ending: Ending) -> None:
-        """Send why the connection is closed, if it is an error."""
-        if ending.code == 1013 or ending == STOPS:  # it does not read; it is no error
+        """Send the reason of the close, if it is an error."""
+        if ending.code == 1013 or ending == STOPS:  # a slow reader, or no error
             return
         with contextlib.suppress(Gone, Unread, OSError, TimeoutError):
             if ending.reason:
@@ -314,7 +303,6 @@ class _Connection(Connection):
 
 
 def _unframed(found: str) -> RequestError:
-    """Make the error of an event whose end is not known."""
     text = f"found {found}, expected a line of JSON with a type and lengths"
     return RequestError(400, text, code="framing")
 
@@ -324,7 +312,6 @@ def _error(text: str, code: str) -> tuple[str, Json]:
 
 
 def _program(service: Service) -> Json:
-    """Describe the server and its model."""
     ours = {
         "attribution": {"name": "wfstdec", "url": ""},
         "installed": True,

@@ -1,1 +1,1 @@
-"""Text in, checked objects out: tokens, lexica, ARPA models, files that hold them."""
+"""Text files and their parsed objects: tokens, lexica, ARPA models."""

@@ -1,4 +1,4 @@
-r"""Read ARPA language models into arrays, log10 becoming nats here and nowhere else.
+r"""Reader of ARPA language models; the only place that converts log10 to nats.
 
     model = read_arpa("lm.arpa.gz")
     model.words[3]                      # 'the'; model.index['the'] == 3
@@ -6,8 +6,8 @@ r"""Read ARPA language models into arrays, log10 becoming nats here and nowhere 
     model.ngrams[1].cost[0]             # -ln p(word | history)
     model.ngrams[0].backoff[3]          # -ln of the back-off weight of 'the'
 
-`arpa_model.scan_section` reads the lines of a section; this module reads what stands
-between the sections, and turns its findings into errors.
+`arpa_model.scan_section` reads the lines of a section; this module reads headers, and
+converts statuses into errors.
 """
 
 import os
@@ -33,12 +33,12 @@ _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)")
 def read_arpa(source: PathLike | IO) -> ArpaModel:
     r"""Read an ARPA file, plain or gzip, or a KenLM binary, of order 1 to 6.
 
-    Accepted as other tools write it: fields between tabs or spaces, `\r\n`, blank
+    Accepted variants of other tools: fields separated by tabs or spaces, `\r\n`, blank
     lines, text before `\data\` and after `\end\`, missing back-offs, n-grams whose
     history or suffix is not listed, n-grams over `<unk>`, `-99` (a number like any
-    other) and `-inf`. A log10 probability above 0 by no more than 0.001 is a rounded
-    0, as IRSTLM writes them, and read as 0; anything higher is an error. Of a KenLM
-    binary the words have KenLM's order, and `<unk>` the cost that KenLM gives it.
+    other) and `-inf`. A log10 probability in (0, 0.001] is read as a rounded 0, as
+    IRSTLM writes it; higher ones are errors. In a KenLM binary the words have KenLM's
+    order, and `<unk>` has KenLM's cost.
 
     Args:
         source: A path, or an open file of ARPA text.
@@ -62,8 +62,6 @@ def read_arpa(source: PathLike | IO) -> ArpaModel:
 
 
 class _Reader:
-    """A cursor over the bytes of the file: `pos` is where line number `line` begins."""
-
     def __init__(self, data: bytes, place: str) -> None:
         self.data = data
         self.bytes = np.frombuffer(data, np.uint8)
@@ -85,7 +83,7 @@ class _Reader:
         return ArpaModel(self.decode_words(vocabulary), tuple(tables))
 
     def read_header(self) -> list[int]:
-        r"""The counts of all orders; stops at the first line `\...` behind them."""
+        """Return the counts of all orders; stop at the first section line."""
         # Read as text, a binary would be reported as lacking `\data\`.
         if self.data.startswith(b"mmap lm"):
             raise ArpaError(
@@ -133,7 +131,6 @@ class _Reader:
         return NgramTable(rows.words, rows.cost, rows.backoff)
 
     def capacity(self, count: int, order: int) -> int:
-        """`count`, or what the rest of the file can hold: a header may lie."""
         shortest_line = 2 * order + 2
         return min(count, (len(self.data) - self.pos) // shortest_line + 1)
 
@@ -150,7 +147,6 @@ class _Reader:
         return composed(words)
 
     def fault(self, status: int, order: int, field: int, count: int) -> str:
-        """Fault that `scan_section` found in the current line."""
         text = self.text()
         fields = re.split("[ \t]+", text)
         found, words = fields[min(field, len(fields) - 1)], _plural(order, "word")

@@ -1,4 +1,4 @@
-"""N-gram models as arrays, whatever file they come from; see `arpa.py`."""
+"""N-gram models as arrays, independent of the file format; see `arpa.py`."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,11 +17,11 @@ class NgramTable:
 
     # int32 [N, n], positions in `ArpaModel.words`, the predicted word last
     words: np.ndarray
-    # float32 [N], -ln p(last word | those before it), inf for `-inf`; >= 0, but for
-    # n-grams that KenLM adds where back-off weights are above 1
+    # float32 [N], -ln p(last word | history), inf for `-inf`; >= 0, except for n-grams
+    # that KenLM adds where back-off weights are above 1
     cost: np.ndarray
-    # float32 [N], -ln of the back-off weight, any sign; 0 where the file has none, and
-    # in the highest order
+    # float32 [N], -ln of the back-off weight, any sign; 0 if the file has none, and in
+    # the highest order
     backoff: np.ndarray
 
     def __len__(self) -> int:
@@ -30,7 +30,7 @@ class NgramTable:
 
 @dataclass(frozen=True, eq=False)
 class ArpaModel:
-    """An ARPA file as arrays; nothing is added, dropped or sorted."""
+    """ARPA file as arrays, with all entries in order."""
 
     # The unigrams in the order of their table, `<s>`, `</s>` and `<unk>` included
     words: tuple[str, ...]
@@ -43,7 +43,7 @@ class ArpaModel:
 
     @property
     def order(self) -> int:
-        """The highest n."""
+        """Highest order of n-grams."""
         return len(self.ngrams)
 
     @cached_property
@@ -53,24 +53,24 @@ class ArpaModel:
 
     @property
     def bos(self) -> int | None:
-        """The word `<s>`, if there."""
+        """Position of `<s>`, if any."""
         return self.index.get("<s>")
 
     @property
     def eos(self) -> int | None:
-        """The word `</s>`, if there."""
+        """Position of `</s>`, if any."""
         return self.index.get("</s>")
 
     @property
     def unk(self) -> int | None:
-        """The word `<unk>` (or `<UNK>`), if there."""
+        """Position of `<unk>` (or `<UNK>`), if any."""
         return self.index.get("<unk>", self.index.get("<UNK>"))
 
 
 OK, NUMBER, POSITIVE, FIELDS, UNKNOWN, TWICE, TOO_MANY = range(7)
 LN10 = 2.302585092994046
-LARGEST = 1e6  # log10; what is beyond is damaged, and its sums would overflow
-ROUNDING = 1e-3  # log10; estimators write probabilities of 1 as 1.0000001 at times
+LARGEST = 1e6  # log10; larger values are damage, and their sums would overflow
+ROUNDING = 1e-3  # log10; estimators sometimes write probabilities of 1 as 1.0000001
 _NEWLINE, _RETURN, _TAB, _SPACE, _BACKSLASH = b"\n\r\t \\"
 _PLUS, _MINUS, _POINT, _ZERO, _NINE, _E, _I, _N, _F = b"+-.09einf"
 _LOWER = 32
@@ -80,7 +80,7 @@ _HASH_FACTOR = 1000003
 
 
 class Words(NamedTuple):
-    """The vocabulary as ranges of the file's bytes: `data[start[w]:end[w]]`."""
+    """Vocabulary as ranges of the file's bytes: `data[start[w]:end[w]]`."""
 
     start: np.ndarray  # int64 [W]
     end: np.ndarray  # int64 [W]
@@ -88,7 +88,7 @@ class Words(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The n-grams of one section, to be filled."""
+    """N-grams of one section, to be filled."""
 
     words: np.ndarray  # int32 [N, n]
     cost: np.ndarray  # float32 [N], nats
@@ -97,15 +97,15 @@ class Rows(NamedTuple):
 
 
 def empty_slots(size: int) -> np.ndarray:
-    """A hash table, int32 [2**k], of -1, at most half full with `size` entries."""
+    """Return a hash table, int32 [2**k], of -1, at most half full by `size` entries."""
     return np.full(1 << (2 * size + 1).bit_length(), -1, np.int32)
 
 
 @jit
 def parse_number(data: np.ndarray, start: int, end: int) -> tuple[float, bool]:
-    """The number in `data[start:end]`; whether it is `-inf` or within `LARGEST`."""
-    # Up to 15 digits and exponents within 22 are correctly rounded to float64; what is
-    # beyond errs by a few units of its last place, far below float32.
+    """Parse `data[start:end]`; return the number, and whether it is valid."""
+    # Up to 15 digits and exponents within 22 are correctly rounded to float64; others
+    # err by a few units of the last place, far below float32.
     pos, sign = start, 1.0
     if pos < end and (data[pos] == _MINUS or data[pos] == _PLUS):
         sign = -1.0 if data[pos] == _MINUS else 1.0
@@ -120,7 +120,7 @@ def parse_number(data: np.ndarray, start: int, end: int) -> tuple[float, bool]:
             fraction = 1
         elif _ZERO <= char <= _NINE:
             digits += 1
-            # More digits do not fit into 64 bits, and change nothing in float32.
+            # More digits do not fit into 64 bits, and do not change float32.
             if mantissa < 10**17:
                 mantissa = mantissa * 10 + (char - _ZERO)
                 exponent -= fraction
@@ -150,7 +150,7 @@ def parse_number(data: np.ndarray, start: int, end: int) -> tuple[float, bool]:
 
 @jit
 def find_word(data: np.ndarray, start: int, end: int, words: Words) -> int:
-    """The slot of `data[start:end]`: it holds the word, or -1 where it may go."""
+    """Return the slot of `data[start:end]`: it holds the word, or -1."""
     code = 0
     for pos in range(start, end):
         code = (code * _HASH_FACTOR + int(data[pos]) + 1) & _HASH_MASK
@@ -158,7 +158,6 @@ def find_word(data: np.ndarray, start: int, end: int, words: Words) -> int:
     slot = (code ^ (code >> 17)) & last
     while words.slots[slot] >= 0:
         word = words.slots[slot]
-        # Words stay where they are in the file: no copy of them is made.
         if words.end[word] - words.start[word] == end - start:
             offset, begin = 0, words.start[word]
             while offset < end - start and data[begin + offset] == data[start + offset]:
@@ -171,7 +170,7 @@ def find_word(data: np.ndarray, start: int, end: int, words: Words) -> int:
 
 @jit
 def add_row(rows: Rows, row: int) -> bool:
-    """Enter `rows.words[row]` in the hash table; False if an equal row is there."""
+    """Enter `rows.words[row]` in the hash table; False if it has an equal row."""
     order = rows.words.shape[1]
     code = 0
     for column in range(order):
@@ -195,7 +194,7 @@ def split_line(
     data: np.ndarray, pos: int, starts: np.ndarray, ends: np.ndarray
 ) -> tuple[int, int]:
     """Find the fields of the line at `pos`; return their count and the line's end."""
-    # `starts` and `ends` take as many as fit; the count tells of the others too.
+    # `starts` and `ends` take as many as fit; the count includes the others.
     count = 0
     while True:
         while pos < data.size and (data[pos] == _SPACE or data[pos] == _TAB):
@@ -211,7 +210,7 @@ def split_line(
         ):
             pos += 1
         end = pos
-        # Lines of Windows; a carriage return elsewhere belongs to a word.
+        # Line ends of Windows; other carriage returns belong to words.
         if data[end - 1] == _RETURN and (pos == data.size or data[pos] == _NEWLINE):
             end -= 1
             if end == start:
@@ -225,8 +224,7 @@ def split_line(
 def scan_section(
     data: np.ndarray, pos: int, line: int, words: Words, rows: Rows
 ) -> tuple[int, int, int, int, int]:
-    r"""Read lines from `pos` until one that begins with a backslash, or the end."""
-    # `data`: uint8, the whole file.
+    """Read lines from `pos` to one that begins with a backslash, or to the end."""
     order = rows.words.shape[1]
     starts, ends = np.empty(order + 2, np.int64), np.empty(order + 2, np.int64)
     row = 0
@@ -242,7 +240,7 @@ def scan_section(
             logprob, valid = parse_number(data, starts[0], ends[0])
             if not valid:
                 return NUMBER, pos, line, row, 0
-            # Tools round: slightly above 0 is taken for 0, below.
+            # Tools round: slightly above 0 is read as 0.
             if logprob > ROUNDING:
                 return POSITIVE, pos, line, row, 0
             backoff = 0.0

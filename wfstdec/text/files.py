@@ -1,4 +1,4 @@
-"""Files read whole, plain or packed (gzip, bzip2, xz, zstd), and written whole.
+"""Reading of plain or compressed files (gzip, bzip2, xz, zstd), and atomic writing.
 
 lines = read_lines("lexicon.txt.gz")              # UTF-8; errors name the line
 with atomic_write("graph.npz") as file: ...       # whole, or not at all
@@ -25,8 +25,7 @@ import numpy as np
 from wfstdec.errors import FormatError, InputError, WfstdecError
 
 PathLike = str | os.PathLike[str]
-STDIN = "-"
-"""Standard input, in place of a file."""
+STDIN = "-"  # Name of standard input
 _DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20
 
 
@@ -34,7 +33,7 @@ _DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20
 def reading(
     place: PathLike, kind: str = "file", expected: str = "a whole one"
 ) -> Iterator[None]:
-    """Name the file in errors of reading it: damaged, parsers raise anything."""
+    """Name the file in errors of reading it; damage makes parsers raise anything."""
     name = os.fspath(place)
     try:
         yield
@@ -53,7 +52,7 @@ def reading(
 
 
 def read_bytes(path: PathLike) -> bytes:
-    """All bytes of a file, unpacked where they begin as packed ones do; - is stdin."""
+    """Return the bytes of a file, decompressed by its magic number; `-` is stdin."""
     with reading(path):
         if os.fspath(path) == STDIN:
             return unpack(sys.stdin.buffer.read(), "standard input")
@@ -61,7 +60,7 @@ def read_bytes(path: PathLike) -> bytes:
 
 
 def unpack(data: bytes, place: str) -> bytes:
-    """`data`, unpacked where it begins as packed data does; errors name `place`."""
+    """Return `data`, decompressed by its magic number; errors name `place`."""
     for begin, (kind, unpacked) in _PACKED.items():
         if data.startswith(begin):
             size = f"a whole one of more than {len(data)} bytes"
@@ -85,11 +84,11 @@ _PACKED: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {
     b"\xfd7zXZ\0": ("xz", lzma.decompress),
     b"\x28\xb5\x2f\xfd": ("zstd", _unpack_zstd),
 }
-"""Kinds of packed data by how they begin."""
+"""Kinds of compressed data by magic number."""
 
 
 def read_lines(path: PathLike) -> list[str]:
-    r"""The lines of a UTF-8 text file without their ends (`\n` or `\r\n`)."""
+    r"""Return the lines of a UTF-8 text file without their ends (`\n` or `\r\n`)."""
     # Only `\n` ends a line: `str.splitlines` would cut at U+2028 and U+0085 too, which
     # are tokens in some tables. A byte-order mark is dropped.
     data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
@@ -115,9 +114,9 @@ def composed(words: Iterable[str]) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def atomic_write(path: PathLike, mode: str = "wb") -> Iterator[IO]:
-    """Open a new file that takes the place of `path` when all went well."""
-    # Links stay, and what they point to is replaced. What is no regular file, such as a
-    # device, a FIFO or `/dev/stdout`, is written in place.
+    """Open a new file that replaces `path` on success."""
+    # Links are kept, and their targets replaced. Devices, FIFOs and other special files
+    # such as `/dev/stdout` are written in place.
     with writing(path):
         target = replaceable(path)
         if target is None:
@@ -128,7 +127,7 @@ def atomic_write(path: PathLike, mode: str = "wb") -> Iterator[IO]:
         try:
             with made.open(mode.replace("w", "x"), encoding=_encoding(mode)) as file:
                 yield file
-            # The one step that others can see, and it is whole or not at all.
+            # The one visible step, which is atomic.
             made.replace(target)
         except BaseException:
             made.unlink(missing_ok=True)
@@ -137,7 +136,7 @@ def atomic_write(path: PathLike, mode: str = "wb") -> Iterator[IO]:
 
 @contextlib.contextmanager
 def atomic_folder(path: PathLike) -> Iterator[Path]:
-    """Make a folder that takes the place of `path`, a folder, when all went well."""
+    """Create a folder that replaces the folder `path` on success."""
     target = Path(os.path.realpath(path))
     with writing(path):
         made = _unused_name(target)
@@ -152,9 +151,9 @@ def atomic_folder(path: PathLike) -> Iterator[Path]:
 
 
 def replaceable(path: PathLike) -> Path | None:
-    """Find the regular file, there or not yet, that a path leads to by its links."""
-    # None also for a file that this process was given open: a new file in its place
-    # would not be what the other end reads.
+    """Return the regular file, existing or not, that a path resolves to."""
+    # None also for a file that this process inherited open: its reader would not see a
+    # new file.
     if _descriptor(path) is not None:
         return None
     try:
@@ -167,7 +166,7 @@ def replaceable(path: PathLike) -> Path | None:
 
 
 def open_in_place(path: PathLike, mode: str = "wb") -> IO:
-    """Open what is no regular file for writing, as it is; waits for a FIFO's reader."""
+    """Open a special file for writing; waits for a FIFO's reader."""
     number = _descriptor(path)
     # Without O_CREAT, which systems refuse for FIFOs of others in shared folders.
     handle = os.open(path, os.O_WRONLY) if number is None else os.dup(number)
@@ -190,7 +189,7 @@ def writing(path: PathLike) -> Iterator[None]:
 
 
 def is_stream(path: PathLike) -> bool:
-    """Whether a name is of standard input, or of a pipe: it can be read once."""
+    """Return whether a name is standard input, or a pipe: it can be read once."""
     name = os.fspath(path)
     if name == STDIN or name.endswith(f":{STDIN}"):
         return True
@@ -198,9 +197,9 @@ def is_stream(path: PathLike) -> bool:
 
 
 def digest(path: PathLike) -> dict[str, Any]:
-    """Tell a file or folder from others by a few values, in a moment."""
-    # Of a file up to 16 MB all bytes count; of a larger one size, date, and pieces; of
-    # a folder the names, sizes and dates in it.
+    """Return a few values that identify the content of a file or folder, quickly."""
+    # All bytes of a file up to 16 MB; size, date, and pieces of a larger one; names,
+    # sizes and dates in a folder.
     path, seen = Path(path), hashlib.blake2b(digest_size=16)
     if path.is_dir():
         for one in sorted(path.iterdir()):
@@ -209,7 +208,7 @@ def digest(path: PathLike) -> dict[str, Any]:
     elif path.is_file():
         size = path.stat().st_size
         with path.open("rb") as file:
-            # Pieces alone would miss a change between them; the date tells of most.
+            # Pieces would miss changes between them; the date shows most.
             if size > _DIGEST_BYTES:
                 seen.update(f"{size}/{path.stat().st_mtime_ns}/".encode())
             step = max((size - _DIGEST_PIECE) / (_DIGEST_BYTES // _DIGEST_PIECE - 1), 1)
@@ -221,8 +220,8 @@ def digest(path: PathLike) -> dict[str, Any]:
 
 
 def fingerprint_of(arrays: Mapping[str, np.ndarray | Iterator[np.ndarray]]) -> str:
-    """32 hex digits over the names and bytes of all arrays, or their parts."""
-    digest = hashlib.sha256()  # processors have instructions for it
+    """Return 32 hex digits over the names and bytes of arrays, or their parts."""
+    digest = hashlib.sha256()  # has hardware support
     for name, array in sorted(arrays.items()):
         digest.update(name.encode())
         for part in [array] if isinstance(array, np.ndarray) else array:
@@ -231,7 +230,6 @@ def fingerprint_of(arrays: Mapping[str, np.ndarray | Iterator[np.ndarray]]) -> s
 
 
 def _descriptor(path: PathLike) -> int | None:
-    """The number of an open file of this process by its path, such as `/dev/stdout`."""
     place = os.path.abspath(path)
     standard = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
     folder, name = os.path.split(standard.get(place, place))

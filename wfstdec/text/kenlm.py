@@ -1,6 +1,6 @@
-"""KenLM's binary files: header, words, and the n-grams of the trie format.
+"""Reader of KenLM's binary files: header, words, and n-grams of the trie format.
 
-The probing format keeps hashes in the place of n-grams, and cannot be listed.
+The probing format has hashes instead of n-grams, which cannot be listed.
 """
 
 import math
@@ -33,19 +33,19 @@ class KenlmHeader(NamedTuple):
     """Header of a KenLM file."""
 
     kind: str  # one of `KINDS`
-    counts: tuple[int, ...]  # the n-grams of each order, those that KenLM adds included
+    counts: tuple[int, ...]  # n-grams of each order, including those added by KenLM
     multiplier: float  # buckets of a probing table for each entry
     has_words: bool  # the words are at its end
     size: int  # bytes before the search tables
 
     @property
     def is_trie(self) -> bool:
-        """Tell whether its n-grams can be listed."""
+        """Whether its n-grams can be listed."""
         return self.kind.endswith("trie")
 
 
 def read_kenlm_header(path: PathLike) -> KenlmHeader | None:
-    """The header of a binary file; None of any other file."""
+    """Return the header of a binary file; None for any other file."""
     with reading(path), open(path, "rb") as file:
         start = file.read(_FIRST + _FIXED.size + 8 * 256)
         size = os.fstat(file.fileno()).st_size
@@ -58,7 +58,7 @@ def read_kenlm_header(path: PathLike) -> KenlmHeader | None:
     if not start.startswith(_VERSION_5):
         found = start[:60].split(b"\n")[0].decode("ascii", "replace")
         raise _refused(path, f"{found!r}, expected format version 5")
-    # KenLM writes a few numbers as the machine has them, for this.
+    # KenLM writes some numbers in machine format, for this test.
     if start[56:_FIRST] != _TEST_VALUES:
         found = "a KenLM binary of another machine (byte order or word size), expected "
         raise _refused(path, found + "little-endian, 64 bits")
@@ -73,7 +73,7 @@ def read_kenlm_header(path: PathLike) -> KenlmHeader | None:
         raise _damaged(path, f"model type {kind}, search version {version}")
     if not 2 <= order <= MAX_ORDER:
         raise _refused(path, f"order {order}, expected 2 to {MAX_ORDER}")
-    # No n-gram takes less than a bit: damage would otherwise ask for all memory.
+    # An n-gram takes at least a bit: damaged counts would exhaust memory.
     if max(counts) > size * 8:
         raise _damaged(path, f"{max(counts)} n-grams in {size} bytes")
     end = -(-(counts_at + 8 * order) // 8) * 8
@@ -81,7 +81,7 @@ def read_kenlm_header(path: PathLike) -> KenlmHeader | None:
 
 
 def read_kenlm_words(path: PathLike) -> tuple[str, ...]:
-    """The words of a binary file, by KenLM's ids; `<unk>` is the first."""
+    """Return the words of a binary file by KenLM's ids; `<unk>` is the first."""
     header = _header_of(path)
     with (
         open(path, "rb") as file,
@@ -100,9 +100,9 @@ def _header_of(path: PathLike) -> KenlmHeader:
 
 def check_probing(path: PathLike, header: KenlmHeader) -> None:
     """Check the size of a probing file and its table of words, which KenLM trusts."""
-    # The n-grams behind them are hashes, and are not checked.
+    # The n-grams after them are hashes, and are not checked.
     data = np.memmap(path, np.uint8, "r")
-    # Buckets as KenLM computes them: in single precision, one free at least.
+    # KenLM computes buckets in single precision, with at least one free.
     buckets = [
         max(count + 1, int(np.float32(header.multiplier) * np.float32(count)))
         for count in header.counts
@@ -124,7 +124,7 @@ def _words_of(data: bytes, header: KenlmHeader, path: PathLike) -> tuple[str, ..
         raise _refused(path, "a KenLM binary without its words, expected them")
     with reading(path, "list of words", "UTF-8"):
         words = data.decode().split("\0")
-    # Each word ends with a 0, so that the last piece is empty.
+    # Each word ends with a 0, so the last piece is empty.
     if words.pop() or len(words) != header.counts[0] or words[0] != "<unk>":
         found = f"{len(words)} whole words at its end, not {header.counts[0]}"
         raise _damaged(path, found)
@@ -142,12 +142,12 @@ def _refused(path: PathLike, found: str) -> FormatError:
 
 
 def read_kenlm_trie(path: PathLike) -> ArpaModel:
-    """All n-grams of a file of the trie format, at the costs that KenLM gives."""
+    """Return all n-grams of a file in the trie format, with KenLM's costs."""
     header = _header_of(path)
     if not header.is_trie:
         raise ArpaError(
             f"{os.fspath(path)}: a KenLM binary of the {header.kind} format, which "
-            "keeps hashes in the place of n-grams, expected what can be listed: an "
+            "keeps hashes in place of n-grams, expected one that can be listed: an "
             "ARPA file or the trie format (build_binary trie); the trie decoder takes "
             "it as it is"
         )
@@ -155,8 +155,6 @@ def read_kenlm_trie(path: PathLike) -> ArpaModel:
 
 
 class _TrieReader:
-    """A cursor over the file: `pos` is what comes next."""
-
     def __init__(self, path: PathLike, header: KenlmHeader) -> None:
         self.path, self.data = path, np.memmap(path, np.uint8, "r")
         self.header, self.counts = header, header.counts
@@ -167,7 +165,7 @@ class _TrieReader:
         self.backoffs: list[np.ndarray] = []
 
     def read(self) -> ArpaModel:
-        """Order by order: the rows of one are the ends of those of the next."""
+        """Read order by order: rows of one are the ends of those of the next."""
         self.take(8 + 8 * self.counts[0])  # hashes of the words
         if "quantised" in self.header.kind:
             self.read_quantised()
@@ -197,10 +195,10 @@ class _TrieReader:
             self.probs.append(self.take(4 << prob_bits).view("<f4"))
             if order < self.order:
                 self.backoffs.append(self.take(4 << backoff_bits).view("<f4"))
-        self.backoffs.append(np.zeros(1, np.float32))  # in no bits
+        self.backoffs.append(np.zeros(1, np.float32))  # stored in no bits
 
     def unigrams(self) -> tuple[NgramTable, np.ndarray]:
-        """The table, and where the children of each begin, int64 [N + 1]."""
+        """Return the table, and the starts of their children, int64 [N + 1]."""
         count = self.counts[0]
         record = np.dtype([("prob", "<f4"), ("backoff", "<f4"), ("next", "<u8")])
         found = self.take((count + 2) * record.itemsize).view(record)
@@ -211,19 +209,19 @@ class _TrieReader:
     def longer(
         self, order: int, ends: np.ndarray, children: np.ndarray
     ) -> tuple[NgramTable, np.ndarray]:
-        """The n-grams of an order, and where the children of each begin."""
-        # `ends`: int32 [M, n - 1], the n-grams of the order before, with `children`.
+        """Return the n-grams of an order, and the starts of their children."""
+        # `ends`: int32 [M, n - 1], the n-grams of the previous order, with `children`.
         count, is_longest = self.counts[order - 1], order == self.order
         next_bits, upper = (0, np.uint64(0)) if is_longest else self.pointers(order)
         word_bits = self.counts[0].bit_length()
-        # Bits of the values: probability and back-off, quantised the other way round.
+        # Bits of probability and back-off; quantised ones are in reverse order.
         tables: Any = None
         sizes = 31, 0 if is_longest else 32
         if self.probs:
             tables = self.backoffs[order - 2], self.probs[order - 2]
             sizes = len(tables[0]).bit_length() - 1, len(tables[1]).bit_length() - 1
         stride = word_bits + sum(sizes) + next_bits
-        # One record more, whose pointer ends the last one's children, and room for a
+        # One more record, whose pointer ends the last one's children, and room for a
         # read of 64 bits.
         bits = self.take(((1 + count) * stride + 7) // 8 + 8)
 
@@ -251,7 +249,7 @@ class _TrieReader:
         return table, after if is_longest else self.checked_children(order, after)
 
     def pointers(self, order: int) -> tuple[int, Any]:
-        """How many bits of pointers records have; the others, uint64 [N + 1] or 0."""
+        """Return the bits of pointers in records; the rest, uint64 [N + 1] or 0."""
         count, largest = self.counts[order - 1], self.counts[order]
         required = largest.bit_length()
         if "array-compressed" not in self.header.kind:
@@ -262,7 +260,7 @@ class _TrieReader:
                 found = f"array compression of version {version}, expected 0"
                 raise _refused(self.path, found)
             self.most_chopped = most
-        # So many upper bits are kept apart as make the file smallest.
+        # The number of separate upper bits that minimises the file.
         change = [
             (largest >> (required - bits)) * 64 - (count + 1) * bits
             for bits in range(min(required, self.most_chopped) + 1)
@@ -274,14 +272,14 @@ class _TrieReader:
         begins = self.data[start : start + 8 * size].view("<u8").astype(np.int64)
         if begins[0] or (np.diff(begins) < 0).any():
             raise _damaged(self.path, f"compressed pointers of {order}-grams")
-        # For each value of the upper bits the file says where it begins: the bits of a
-        # record follow from its place.
+        # The file has the first record of each value of the upper bits: they follow
+        # from a record's position.
         upper = np.searchsorted(begins, np.arange(count + 1), side="right") - 1
         inline = required - chopped
         return inline, upper.astype(np.uint64) << np.uint64(inline)
 
     def checked_children(self, order: int, begins: np.ndarray) -> np.ndarray:
-        """Pointers from 0 to the number of n-grams of the next order, int64."""
+        """Return validated pointers, 0 to the number of n-grams of the next order."""
         begins, count = begins.astype(np.int64), self.counts[order]
         if begins[0] or begins[-1] != count or (np.diff(begins) < 0).any():
             raise _damaged(self.path, f"pointers of {order}-grams, not 0 to {count}")
@@ -303,9 +301,8 @@ class _TrieReader:
 
 @jit
 def _read_bits(data, stride, first, length, found):
-    """Fill in a field of N records without gaps."""
-    # A field may begin at any of a byte's 8 bits: 64 bits from that byte on have all of
-    # it where its `length` is below 58. The data have 8 bytes more than records.
+    # A field may begin at any of a byte's 8 bits: 64 bits from that byte on contain it
+    # if its `length` is below 58. The data have 8 bytes more than records.
     mask = (np.uint64(1) << np.uint64(length)) - np.uint64(1)
     for i in range(len(found)):
         bit = i * stride + first

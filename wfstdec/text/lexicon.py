@@ -6,7 +6,7 @@
     lexicon = spelling_lexicon(["hello"], tokens)         # h e l l o
     words = word_table(lexicon)                      # ids follow the order of the file
 
-A word may have several entries. The separator between words is no part of any.
+A word may have several entries. No entry contains the separator between words.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ from wfstdec.text.tokens import (
 
 WORD_START = "\u2581"  # SentencePiece's mark of a space
 MARKS = frozenset(("<s>", "</s>", "<unk>", "<UNK>", EPSILON_WORD))
-_BESIDE = ("bpe.model", "tokenizer.model")
-"""What a SentencePiece model is called where there is one for a model."""
+_USUAL_NAMES = ("bpe.model", "tokenizer.model")
 _ALTERNATE = re.compile(r"(.+)\(\d+\)")
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
 _log = logging.getLogger(__name__)
@@ -78,14 +77,14 @@ class Lexicon:
         return f"Lexicon({counts}: {few(words)})"
 
     def by_word(self) -> dict[str, list[Pronunciation]]:
-        """The pronunciations of each word, in order."""
+        """Pronunciations of each word, in order."""
         found: dict[str, list[Pronunciation]] = {}
         for word, tokens in zip(self.words, self.pronunciations, strict=True):
             found.setdefault(word, []).append(tuple(tokens))
         return found
 
     def restrict(self, keep: Collection[str]) -> tuple[Lexicon, list[str]]:
-        """The entries whose words are in `keep`; the words that are not, once each."""
+        """Return the entries whose words are in `keep`, and the other words."""
         rows = [row for row, word in enumerate(self.words) if word in keep]
         dropped = dict.fromkeys(word for word in self.words if word not in keep)
         kept = Lexicon(
@@ -105,20 +104,20 @@ def read_lexicon(
 ) -> Lexicon:
     """Read a lexicon, `word tokens...` or `word probability tokens...` a line.
 
-    Fields are separated by tabs or spaces. Lines that begin with `;;;` or `# ` and what
-    follows a lone `#` (unless that is a token) are comments. An entry that comes twice
-    is read once, with the higher probability, and their number is logged. Kaldi's
-    disambiguation symbols (`#1`) at the end of entries are left out. `word(2)`, as in
-    cmudict, is another pronunciation of `word`, if an entry of that comes before. Words
-    are in Unicode's form NFC, as those of all files.
+    Fields are separated by tabs or spaces. Lines that begin with `;;;` or `# ` and text
+    after a lone `#` (unless that is a token) are comments. Duplicates are merged, with
+    the higher probability, and their number is logged. Kaldi's disambiguation symbols
+    (`#1`) at the end of entries are ignored. `word(2)`, as in cmudict, is another
+    pronunciation of `word`, if an earlier entry has `word`. Words are read in Unicode's
+    form NFC, as those of all files.
 
     Args:
         path: The file, plain or gzip.
         tokens: The table that the pronunciations refer to, as `token_table` takes it.
-        separator: The token between words, by name or index; it is taken off the ends
-            of pronunciations, where Flashlight's lexicons have it.
-        has_probs: Whether there are probabilities (of (0, 1], Kaldi's lexiconp); None
-            asks the first entry: is its second field a number and not a token?
+        separator: The token between words, by name or index; it is removed from the
+            ends of pronunciations, as in Flashlight's lexicons.
+        has_probs: Whether there are probabilities (of (0, 1], Kaldi's lexiconp); None:
+            whether the second field of the first entry is a number and not a token.
 
     Raises:
         LexiconError: A malformed entry, or one that does not fit the tokens; the
@@ -137,7 +136,7 @@ def read_lexicon(
             word = alternate[1]
         seen.add(word)
         try:
-            # The first entry decides for all: a file mixes no forms.
+            # The first entry decides for all entries.
             if has_probs is None:
                 is_token = not fields or fields[0] in tokens.ids
                 has_probs = not is_token and _number(fields[0]) is not None
@@ -154,7 +153,7 @@ def read_lexicon(
     if not entries:
         raise LexiconError(f"{path}: no entries, expected 'word tokens...' in lines")
     if repeated:
-        text = "%s: %d entries come twice and are read once, first %s"
+        text = "%s: %d duplicate entries are merged, first %s"
         _log.info(text, path, len(repeated), repeated[0])
     words, pronunciations = zip(*entries, strict=True)
     return Lexicon(words, pronunciations, np.array([*entries.values()], np.float32))
@@ -170,23 +169,21 @@ def spelling_lexicon(
 ) -> Lexicon:
     """Spell words with the tokens themselves: characters, or SentencePiece pieces.
 
-    With a SentencePiece model the word is cut as the model does. Without one it is
-    cut into the fewest tokens, of several ways the one whose first tokens are longer.
-    Where tokens (other than the separator) begin with U+2581 each word does too, and
-    with `Ġ` in tables of byte-level BPE. A character that is no token is spelled by its
-    bytes, where the table has such tokens (`<0xC3>`). Tokens like `<s>` or `[UNK]`, the
-    blank and the separator spell nothing.
+    With a SentencePiece model the word is cut by the model. Without one it is cut into
+    the fewest tokens; ties go to longer first tokens. If tokens (other than the
+    separator) begin with U+2581, or with `Ġ` in tables of byte-level BPE, so does each
+    word. A character without a token is spelled by its bytes, if the table has them
+    (`<0xC3>`). Tokens like `<s>` or `[UNK]`, the blank and the separator spell nothing.
 
     Args:
         words: Words; repeated ones count once, `<s>`, `</s>` and `<unk>` not at all.
         tokens: The token table, as `token_table` takes it.
         separator: The token between words, by name or index.
         sentencepiece_model: The `.model` file or processor that goes with the tokens.
-        skip: Whether words that cannot be spelt are left out, with a warning of a few
-            of them and their number.
+        skip: Omit words that cannot be spelled, with a warning.
 
     Raises:
-        LexiconError: Words cannot be spelt, or none can where they are left out.
+        LexiconError: A word cannot be spelled, or with `skip` no word can.
         TokenTableError: The separator is not a token.
         BackendError: A model is given and sentencepiece is not installed.
     """
@@ -210,7 +207,7 @@ def spellable_words(
     separator: str | int | None = None,
     sentencepiece_model: PathLike | Any = None,
 ) -> tuple[Lexicon, list[str]]:
-    """Make a `spelling_lexicon` of words that can be spelt; and name the others."""
+    """Return a `spelling_lexicon` of the words that can be spelled, and the others."""
     check_listed("words", words)
     pieces = spelling_pieces(tokens, [_separator(separator, tokens)])
     bytes_of = byte_tokens(tokens.ids)
@@ -238,19 +235,19 @@ def _other_forms(word: str) -> list[str]:
 def spelling_pieces(
     tokens: TokenTable, fillers: Collection[int | None]
 ) -> dict[str, int]:
-    """The tokens that may spell words, by name."""
+    """Return the tokens that may spell words, by name."""
     none = {tokens.blank, *fillers}
     return {n: t for n, t in tokens.ids.items() if t not in none and not is_mark(n)}
 
 
 def show(text: str) -> str:
-    """Show a text; names its Unicode form where that is not the usual one."""
+    """Return a repr with the Unicode form if it is not NFC."""
     form = "" if is_normalized("NFC", text) else " (decomposed Unicode, not NFC)"
     return repr(text) + form
 
 
 def is_mark(name: str) -> bool:
-    """Tell whether a token is a mark that spells nothing, as `<unk>` or `[PAD]`."""
+    """Return whether a token spells nothing, such as `<unk>` or `[PAD]`."""
     return _SPECIAL.fullmatch(name) is not None
 
 
@@ -271,7 +268,6 @@ def _separator(separator: str | int | None, tokens: TokenTable) -> int | None:
 def _entries(
     lines: list[str], hash_is_comment: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and fields of the lines that are neither empty nor comments."""
     for number, line in enumerate(lines, start=1):
         if line.startswith((";;;", "# ")) or line == "#":
             continue
@@ -308,11 +304,11 @@ def _pronunciation(
     except KeyError as error:
         lacks = tokens.lacks(error.args[0])
         raise LexiconError(f"{word!r} uses token {lacks}") from None
-    # Flashlight's lexicons end each word with it; here it stands between words.
+    # Flashlight's lexicons end each word with it; here it is between words.
     while found and found[-1] == separator:
         found = found[:-1]
     if word == EPSILON_WORD:
-        raise LexiconError(f"word {word!r} stands for no word, expected another name")
+        raise LexiconError(f"word {word!r} is not a word, expected another name")
     if not found:
         raise LexiconError(f"{word!r} has no pronunciation, expected tokens after it")
     if tokens.blank in found:
@@ -333,7 +329,7 @@ def _fewest_pieces_speller(
 
     def spell(word: str) -> Pronunciation | None:
         text = byte_name(f" {word}".encode()) if is_bytes else mark + word
-        # From the end: how few tokens the rest has is known before a piece is tried.
+        # From the end: the token count of the rest is known before a piece is tried.
         num = [math.inf] * len(text) + [0]
         first: list[tuple[Pronunciation, int]] = [((), 0)] * len(text)
         for start in reversed(range(len(text))):
@@ -371,7 +367,7 @@ def _sentencepiece_speller(
 
 
 def load_sentencepiece(path: PathLike | Any) -> Any:
-    """Read a SentencePiece model, or take a processor."""
+    """Read a SentencePiece model, or return a processor."""
     if not isinstance(path, str | os.PathLike):
         if not hasattr(path, "encode_as_pieces"):
             expected = "expected a file or a SentencePieceProcessor"
@@ -387,7 +383,7 @@ def load_sentencepiece(path: PathLike | Any) -> Any:
 
 
 class SentencePieceFile:
-    """A SentencePiece model, read when text is first cut."""
+    """SentencePiece model, read when text is first cut."""
 
     def __init__(self, path: PathLike) -> None:
         self.path = os.fspath(path)
@@ -396,19 +392,19 @@ class SentencePieceFile:
         return type(self), (self.path,)
 
     def __call__(self, text: str) -> list[str]:
-        """The names of a text's pieces."""
+        """Return the names of a text's pieces."""
         return self.model.encode(text, out_type=str)
 
     @cached_property
     def model(self) -> Any:
-        """The model itself."""
+        """The processor."""
         return load_sentencepiece(self.path)
 
 
 def tokenizer_beside(path: PathLike) -> SentencePieceFile | None:
-    """The SentencePiece model in a file's folder: `bpe.model`, `tokenizer.model`."""
+    """Return the SentencePiece model in a file's folder, if any."""
     folder = Path(path).parent
-    for name in _BESIDE:
+    for name in _USUAL_NAMES:
         if (folder / name).is_file():
             return SentencePieceFile(folder / name)
     return None
@@ -430,14 +426,13 @@ def _cannot_spell(bad: list[str], total: int, pieces: dict[str, int]) -> str:
 
 
 TokensLike = PathLike | TokenTable | Sequence[str] | Mapping[str, int] | Any
-"""A file, a table, names in order, `{name: token}`, or a tokenizer."""
-AUTO = "auto"  # separator that is `|` in tables of Hugging Face, and none in others
-_warned: set[str] = set()
-"""Fingerprints of tables whose separator was logged."""
+"""File, table, names in order, `{name: token}`, or tokenizer."""
+AUTO = "auto"  # separator `|` for tables of Hugging Face, none for others
+_warned: set[str] = set()  # Fingerprints of tables whose separator was logged
 
 
 def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:
-    """Read a token table, make one, or check that one has this blank."""
+    """Read or build a token table, or check that a table has this blank."""
     if not isinstance(tokens, TokenTable):
         return token_table(tokens, blank)
     if blank is not None and token_table(tokens.names, blank) != tokens:
@@ -449,13 +444,13 @@ def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:
 
 
 LexiconLike = PathLike | Lexicon | Mapping[str, Any] | Iterable[tuple[str, Any]]
-"""A file, an object, or word to pronunciation or a list of them: `c a t`, or names."""
+"""File, lexicon, or words with a pronunciation or a list of them: `c a t`, or names."""
 
 
 def load_lexicon(
     lexicon: LexiconLike, table: TokenTable, separator: int | None
 ) -> Lexicon:
-    """Read or make a lexicon; the separator is a token, as of `separator_of`."""
+    """Read or build a lexicon; the separator is a token, as from `separator_of`."""
     if isinstance(lexicon, Lexicon):
         return lexicon
     if isinstance(lexicon, str | os.PathLike):
@@ -493,7 +488,7 @@ def load_lexicon(
 
 
 def token_named(name: str | None, table: TokenTable, option: str) -> int | None:
-    """The token of an option; None where it is left out."""
+    """Return the token of an option, or None."""
     return None if name is None else table.index(name, option)
 
 
@@ -504,19 +499,19 @@ def separator_of(
     lexicon: LexiconLike | None = None,
     silence: str | None = None,
 ) -> int | None:
-    """The token between words by name; `"auto"` takes `|` of Hugging Face's tables."""
+    """Return the token between words; `"auto"` is `|` in tables of Hugging Face."""
     if name != AUTO or name in table.ids:
         return token_named(name, table, "separator")
     token = table.word_delimiter
     entries = lexicon.pronunciations if isinstance(lexicon, Lexicon) else ()
     if token is None or silence is not None or any(token in one for one in entries):
         return None
-    # Logged once a table: several decoders are often made of one.
+    # Logged once per table: several decoders often share one.
     if table.fingerprint not in _warned:
         _warned.add(table.fingerprint)
         _build_log.warning(
-            "'|' is taken as the token between words, as in tables of Hugging Face; "
-            "separator='|' (--separator '|') says so, None (none) turns it off"
+            "'|' is the token between words, as in tables of Hugging Face; "
+            "separator='|' (--separator '|') confirms it, None (none) disables it"
         )
     return token
 
@@ -524,7 +519,7 @@ def separator_of(
 def sayable(
     lexicon: Lexicon, vocabulary: Collection[str], unk_cost: float | None = None
 ) -> Lexicon:
-    """The entries whose words a language model can have; logs what either lacks."""
+    """Return the entries whose words the language model has; log the differences."""
     words, known = {*vocabulary} - MARKS, frozenset(lexicon.words)
     if lacking := sorted(words - known):
         text = "%d of %d words of the language model are not in the lexicon: %s"
@@ -535,7 +530,7 @@ def sayable(
             f"{min(marks)!r} is a word of the lexicon, expected spoken words: "
             "a sentence has <s> and </s> by itself"
         )
-    # The model can score every word then.
+    # The model can then score every word.
     if unk_cost is not None:
         return lexicon
     kept, dropped = lexicon.restrict(vocabulary)
@@ -553,10 +548,10 @@ def sayable(
 
 
 def word_table(lexicon: Lexicon) -> tuple[str, ...]:
-    """The words by id: `<eps>`, then those of the lexicon in their order."""
+    """Return the words by id: `<eps>`, then those of the lexicon in order."""
     return (EPSILON_WORD, *dict.fromkeys(lexicon.words))
 
 
 def word_ids(words: Sequence[str]) -> dict[str, int]:
-    """The ids of a word table's words; `<eps>`, id 0, is none."""
+    """Return the ids of a word table's words, without `<eps>` (id 0)."""
     return {word: i for i, word in enumerate(words) if i != EPSILON}

@@ -1,28 +1,28 @@
-"""Texts that differ only in how they are written, made alike.
+"""Text normalization for comparisons: case, punctuation and Unicode form.
 
     Normalizer(ignore_case=True).words(["Mister", "Quilter"])   # ('mister', 'quilter')
     Normalizer(normalize=True).words(["“Well-known”,", "it’s", "3.5"])
                                              # ('well', 'known', "it's", '3.5')
 
-To ignore case is `str.casefold` of each word, which leaves the number of words: German
-ß is ss. Of Turkish, i and ı are one letter then, in both cases. To
-normalize is, word by word:
+`ignore_case` applies `str.casefold` to each word, which keeps the number of words:
+German ß is ss. The Turkish i and ı become one letter, in both cases. `normalize` does,
+word by word:
 
 1. ’ ‘ ʼ ` and ´ become the apostrophe '
-2. Unicode's NFKC (full-width forms, ligatures, composed accents), and case is ignored
-3. an apostrophe between letters, and . , : between digits stay; so do accents and all
-   other marks of scripts
-4. soft hyphens and other marks of format go, but for the joiners of scripts
-5. all other punctuation and symbols become spaces, hyphens and dashes too: one word may
-   become several, or none
+2. Unicode's NFKC (full-width forms, ligatures, composed accents) and case folding
+3. an apostrophe between letters, . , : between digits, accents and all other marks of
+   scripts are kept
+4. soft hyphens and other format marks are removed, except the joiners of scripts
+5. all other punctuation and symbols become spaces, including hyphens and dashes: one
+   word may become several, or none
 
-With `characters`, words are cut into characters (NFC) after that, and spaces do not
-count: for languages that write none, and for character error rates.
+With `characters`, words are then cut into characters (NFC), without spaces: for
+unspaced languages, and for character error rates.
 
-Words that are marks, such as `<unk>` or `[noise]`, stay as they are. Numbers are not
-spelled out and no language has rules of its own.
+Marks such as `<unk>` or `[noise]` are unchanged. Numbers are not spelled out, and there
+are no rules for single languages.
 
-Two sides should have the same utterances; ids pair that are equal:
+`Pairing` matches the utterances of two sides by id:
 
     pairing = Pairing.of(references, hypotheses, ("--ref", "--hyp"))
     pairing.check()                   # an error where nothing pairs
@@ -51,13 +51,12 @@ _INSIDE_NUMBERS = ".,:"
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Rules by which words are compared; without any they are left as they are.
+    """Rules for comparing words; without any they are compared exactly.
 
     Attributes:
-        ignore_case: Words that differ in case are the same.
-        normalize: Words that differ in punctuation, or in how Unicode writes them, are
-            the same too; case is ignored.
-        characters: Characters are compared, in place of words.
+        ignore_case: Ignore case.
+        normalize: Ignore case, punctuation and Unicode form.
+        characters: Compare characters instead of words.
     """
 
     ignore_case: bool = False
@@ -66,21 +65,21 @@ class Normalizer:
 
     @property
     def flag(self) -> str:
-        """The flag of the command line; empty for none."""
+        """Flag of the command line; empty for none."""
         flags = {"--normalize": self.normalize, "--ignore-case": self.ignore_case}
         flags["--characters"] = self.characters
         return next((flag for flag, is_given in flags.items() if is_given), "")
 
     @property
     def stronger(self) -> tuple[Normalizer, ...]:
-        """Rules that go further than these, the mildest first."""
+        """Return rules that go further than these, the mildest first."""
         if self.normalize:
             return ()
         stronger = (NORMALIZE,) if self.ignore_case else (IGNORE_CASE, NORMALIZE)
         return tuple(replace(one, characters=self.characters) for one in stronger)
 
     def word(self, word: str) -> tuple[str, ...]:
-        """Normalise a word: one, or any number with `normalize` or `characters`."""
+        """Normalise a word to one or, except for `ignore_case`, any number of words."""
         if self.characters and not is_mark(word):
             found = replace(self, characters=False).word(word)
             return tuple(unicodedata.normalize("NFC", "".join(found)))
@@ -107,7 +106,6 @@ NORMALIZE = Normalizer(normalize=True)
 
 
 def _folded(text: str) -> str:
-    """A text without case, in any language: of Turkish, all four i are one."""
     return text.translate(_ONE_I).casefold()
 
 
@@ -116,12 +114,11 @@ def _normalized(word: str) -> tuple[str, ...]:
     if is_mark(word):
         return (word,)
     text = _folded(unicodedata.normalize("NFKC", word.translate(_APOSTROPHES)))
-    text = unicodedata.normalize("NFKC", text)  # case folding may undo some of it
+    text = unicodedata.normalize("NFKC", text)  # case folding may undo a part
     return tuple("".join(_character(text, i) for i in range(len(text))).split())
 
 
 def _character(text: str, i: int) -> str:
-    """Map a character to itself, a space, or nothing."""
     category = unicodedata.category(text[i])
     if category == "Cf":
         return text[i] if text[i] in _JOINERS else ""
@@ -139,8 +136,8 @@ def _is_of_word(character: str) -> bool:
     return bool(character) and unicodedata.category(character)[0] in "LNM"
 
 
-TRIED = 50  # ids of one side that are looked for on the other
-CLEARLY = 0.02  # a share of words that is worth a warning
+TRIED = 50  # ids of one side to look up on the other
+CLEARLY = 0.02  # share of words that causes a warning
 
 _log = logging.getLogger(__name__)
 
@@ -149,23 +146,23 @@ _log = logging.getLogger(__name__)
 class Pairing:
     """Utterance ids of two sides."""
 
-    names: tuple[str, str]  # of the sides in messages: flags or files
+    names: tuple[str, str]  # names of the sides in messages: flags or files
     num_both: int  # ids that both sides have
-    only_left: tuple[str, ...]  # ids that the first side alone has, in order
+    only_left: tuple[str, ...]  # ids of the first side only, in order
     only_right: tuple[str, ...]
 
     @classmethod
     def of(
         cls, left: Iterable[str], right: Iterable[str], names: tuple[str, str]
     ) -> Pairing:
-        """Compare the ids of two sides."""
+        """Return the pairing of the ids of two sides."""
         first, second = dict.fromkeys(left), dict.fromkeys(right)
         only_left = tuple(one for one in first if one not in second)
         only_right = tuple(one for one in second if one not in first)
         return cls(names, len(first) - len(only_left), only_left, only_right)
 
     def check(self) -> None:
-        """Refuse sides that have no utterance in common."""
+        """Raise if no id is on both sides."""
         if self.num_both:
             return
         left, right = self.names
@@ -180,7 +177,7 @@ class Pairing:
 
     @property
     def message(self) -> str:
-        """Message about ids that are on one side only, with a remedy; or empty."""
+        """Warning about ids on one side only, with a remedy; or empty."""
         left, right = self.names
         sides = (self.only_left, left, right), (self.only_right, right, left)
         parts = [
@@ -192,7 +189,7 @@ class Pairing:
 
     @functools.cached_property
     def remedy(self) -> str:
-        """How ids of one side are written on the other; empty if it is not known."""
+        """Spelling of ids of one side on the other; empty if unknown."""
         pairs, others = [], self.only_right[: TRIED**2]
         for one in self.only_left[:TRIED]:
             alike = [other for other in others if _is_alike(one, other)]
@@ -205,7 +202,7 @@ class Pairing:
 
 
 def _is_alike(one: str, other: str) -> bool:
-    """Tell whether one id is in the other, as a part of its own, in any case."""
+    """Return whether one id is a delimited part of the other, in any case."""
     short, whole = sorted((one.casefold(), other.casefold()), key=len)
     part = rf"(?<![^\W_]){re.escape(short)}(?![^\W_])"
     return short in whole and re.search(part, whole) is not None
@@ -219,7 +216,7 @@ def check_words(
     *,
     error: type[InputError] = FormatError,
 ) -> None:
-    """Warn by the log where more words of one side occur on another by other rules."""
+    """Log a warning if other rules match clearly more words of one side."""
     counts, vocabulary = Counter(expected), set(known)
     total = counts.total()
     if not total or not vocabulary:
@@ -228,8 +225,7 @@ def check_words(
     for other in normalizer.stronger:
         better, lacking_then = _share(counts, vocabulary, other)
         stronger = [_share(counts, vocabulary, one)[0] for one in other.stronger]
-        # The gentlest rule that helps clearly, unless a stronger one helps clearly
-        # more.
+        # The mildest rule that helps clearly, unless a stronger one helps clearly more.
         if better - share < CLEARLY or max(stronger, default=0) - better >= CLEARLY:
             continue
         words = (word for word in lacking if word not in lacking_then)
@@ -247,7 +243,6 @@ def check_words(
 def _share(
     counts: Mapping[str, int], vocabulary: Iterable[str], normalizer: Normalizer
 ) -> tuple[float, dict[str, None]]:
-    """The share of words that are known, and the words that are not."""
     known = {part for word in vocabulary for part in normalizer.word(word)}
     lacking = {w: None for w in counts if not known.issuperset(normalizer.word(w))}
     missing = sum(counts[word] for word in lacking)

@@ -1,4 +1,4 @@
-"""Tokens of the acoustic model, and labels of a graph's arcs.
+"""Token tables of acoustic models, and labels of graph arcs.
 
     tokens = read_tokens("tokens.txt")        # a TokenTable: names, blank
     tokens.index("ə")                         # name -> token
@@ -30,9 +30,9 @@ from wfstdec.text.files import PathLike, read_lines, reading
 EPSILON = 0
 EPSILON_WORD = "<eps>"
 BLANK_NAMES = ("<blank>", "<blk>", "<b>", "<pad>", "[PAD]", "<ctc_blank>", "-", "_")
-BLANK_NAME = BLANK_NAMES[0]  # of the blank of models whose tables have none
+BLANK_NAME = BLANK_NAMES[0]  # name of an added blank
 
-LAST = -1  # index that stands for the last token, of a blank
+LAST = -1  # index of the last token, as a blank
 _PADDINGS = ("<pad>", "[PAD]")  # blanks of Hugging Face's tables
 
 _Label = TypeVar("_Label", int, np.ndarray)
@@ -43,18 +43,18 @@ _log = logging.getLogger("wfstdec.build")
 
 
 def ilabel_of(token: _Label) -> _Label:
-    """The input label of a token, an int or an integer array."""
+    """Return the input label of a token, an int or an integer array."""
     return token + 1
 
 
 def token_of(ilabel: _Label) -> _Label:
-    """The token of an input label that is not epsilon."""
+    """Return the token of an input label other than epsilon."""
     return ilabel - 1
 
 
 @dataclass(frozen=True)
 class TokenTable:
-    """The V output units of an acoustic model; make it by `token_table`.
+    """The V output units of an acoustic model, built by `token_table`.
 
     Attributes:
         names: Token names; the position is the token, 0..V-1.
@@ -68,7 +68,7 @@ class TokenTable:
         return len(self.names)
 
     def flag(self, token: int) -> str:
-        """A token as `--blank` takes it: its index, unless another has that name."""
+        """Return a token for `--blank`: its index, unless another has that name."""
         return self.names[token] if str(token) in self.ids else str(token)
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class TokenTable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hex digits that differ when any name, its place, or the blank does."""
+        """32 hex digits that identify names, their order, and the blank."""
         content = json.dumps([self.names, self.blank]).encode()
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
@@ -93,10 +93,10 @@ class TokenTable:
         return self.ids.get("|") if is_theirs else None
 
     def index(self, name: str, place: str = "") -> int:
-        """The token called `name`; `place` goes before the message of the error.
+        """Return the token of a name; `place` prefixes the error message.
 
         Raises:
-            TokenTableError: There is no such token; the nearest one is named.
+            TokenTableError: No such token; names the nearest one.
         """
         if name in self.ids:
             return self.ids[name]
@@ -104,7 +104,7 @@ class TokenTable:
         raise TokenTableError(f"{prefix}token {self.lacks(name)}")
 
     def lacks(self, name: str) -> str:
-        """Words for an error: `'ey2', which the token table does not have; ...`."""
+        """Return the words `'ey2', which the token table does not have; ...`."""
         folded = {token.casefold(): token for token in reversed(self.names)}
         near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
         hint = f"; nearest: {folded[near[0]]!r}" if near else ""
@@ -114,7 +114,7 @@ class TokenTable:
 def token_table(
     names: Iterable[str] | Mapping[str, int] | Any, blank: int | str | None = None
 ) -> TokenTable:
-    """Check token names and find the blank.
+    """Validate token names and find the blank.
 
         token_table(["<pad>", "a", "b"])
         token_table({"<pad>": 0, "a": 1, "b": 2})       # a vocabulary
@@ -125,22 +125,20 @@ def token_table(
         names: V different names, in the order of the model's outputs; or `{name:
             token}`; or a file, see `read_tokens`; or a table; or a tokenizer: of
             Transformers, whose padding token is the blank, or a SentencePiece
-            processor. In a list, one name may be empty: that of the blank, as
-            pyctcdecode has it.
-        blank: Its name or index (a string is an index only where no token is called
-            so), -1 for the last, or None to recognise one of `BLANK_NAMES`. The index
-            V, one after the last, adds a token `<blank>` there: NeMo's tables leave
-            theirs out.
+            processor. In a list, the name of the blank may be empty, as in pyctcdecode.
+        blank: Its name or index (a string is an index only if no token has this name),
+            -1 for the last, or None to recognise one of `BLANK_NAMES`. The index V, one
+            after the last, adds a token `<blank>` there: NeMo's tables omit it.
 
     Raises:
         TokenTableError: An empty table, an empty or repeated name, ids that are not
-            0..V-1, or no one blank.
+            0..V-1, or not exactly one blank.
     """
     if isinstance(names, (str, os.PathLike)):
         return read_tokens(names, blank)
     if isinstance(names, TokenTable):
         return names if blank is None else _checked(names.names, blank)
-    # A tokenizer has its own way to tell names, and a blank of its own.
+    # A tokenizer has its names, and its blank.
     if hasattr(names, "get_vocab"):  # of Transformers, or of Tokenizers
         padding = getattr(names, "pad_token", None)
         blank = padding if blank is None else blank
@@ -156,7 +154,7 @@ def token_table(
         except TypeError:
             expected = "expected names in order, name to token, a file or a tokenizer"
             raise TokenTableError(f"{short(names)}, {expected}") from None
-        # pyctcdecode writes the blank so; an empty name cannot be written to a file.
+        # pyctcdecode's name of the blank, which cannot be written to a file.
         if blank is None and listed.count("") == 1 and "<blank>" not in listed:
             blank = listed.index("")
             listed = (*listed[:blank], "<blank>", *listed[blank + 1 :])
@@ -168,11 +166,11 @@ def token_table(
 def read_tokens(path: PathLike, blank: int | str | None = None) -> TokenTable:
     r"""Read a token table.
 
-    The form is recognised from the content: Hugging Face `vocab.json` (`{token: id}`),
-    a list of names as JSON, SentencePiece `.vocab` (`piece\tscore`), `token id` (k2,
-    Kaldi; the disambiguation symbols `#0 #1 ...` at the end are left out, and a leading
-    `<eps>` where another token has a blank's name and `blank` is None), or one token
-    per line, where a line of one space is the space token.
+    The format is recognised from the content: Hugging Face `vocab.json` (`{token:
+    id}`), a list of names as JSON, SentencePiece `.vocab` (`piece\tscore`), `token id`
+    (k2, Kaldi; the disambiguation symbols `#0 #1 ...` at the end are ignored, and so is
+    a leading `<eps>` if another token has a blank's name and `blank` is None), or one
+    token per line, where a line of one space is the space token.
 
     Args:
         path: The file, plain or gzip.
@@ -205,14 +203,13 @@ def _names_in(lines: list[str], name: str) -> tuple[str, ...]:
 
 
 def _match_all(form: re.Pattern[str], lines: list[str]) -> list[tuple[str, str]]:
-    """The two groups of every line, or nothing when any line is of another form."""
+    """Return the two groups of every line, or nothing if any line differs."""
     matches = [form.fullmatch(line) for line in lines if line]
     return [(m[1], m[2]) for m in matches if m] if all(matches) else []
 
 
 def _json_names(text: str) -> tuple[str, ...]:
-    """Names in the order of their ids, of a JSON object or list."""
-    # Objects as pairs: a dict would lose a name that is there twice.
+    # Objects as pairs: a dict would drop a repeated name.
     pairs = json.loads(text, object_pairs_hook=list)
     kinds = {type(pair) for pair in pairs} if isinstance(pairs, list) else {object}
     if kinds <= {str}:
@@ -223,7 +220,6 @@ def _json_names(text: str) -> tuple[str, ...]:
 
 
 def _names_by_id(pairs: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
-    """Names in the order of their ids, which must be 0..V-1, each once."""
     by_id: dict[int, str] = {}
     if pairs and all(isinstance(table, list | Mapping) for _, table in pairs):  # MMS
         raise TokenTableError(
@@ -246,7 +242,7 @@ def _names_by_id(pairs: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
         absent = f"{size} tokens and no id {min(missing)}"
         raise TokenTableError(f"{absent}, expected the ids 0 to {size - 1}")
     names = [by_id[token] for token in range(size)]
-    # Tables of Kaldi's graphs have `#0`, `#1` behind the tokens; no model outputs them.
+    # Tables of Kaldi's graphs have `#0`, `#1` after the tokens; no model outputs them.
     while len(names) > 1 and DISAMBIGUATION.fullmatch(names[-1]):
         names.pop()
     return tuple(names)
@@ -269,10 +265,10 @@ def _checked(names: tuple[str, ...], blank: int | str | None) -> TokenTable:
 
 
 def _find_blank(names: tuple[str, ...], blank: int | str | None) -> int:
-    ask = "; say which by blank= (--blank), a name or an index"
+    ask = "; choose by blank= (--blank), a name or an index"
     if blank is None:
         found = [token for token, name in enumerate(names) if name in BLANK_NAMES]
-        if len(found) > 1:  # `-` and `_` are signs of texts too
+        if len(found) > 1:  # `-` and `_` also occur in texts
             found = [t for t in found if len(names[t]) > 1] or found
         if len(found) != 1:
             listed = " and ".join(repr(names[token]) for token in found) or "no token"
@@ -280,7 +276,7 @@ def _find_blank(names: tuple[str, ...], blank: int | str | None) -> int:
             raise TokenTableError(f"{listed} may be the blank, expected {ask}")
         if names[0] == EPSILON_WORD:
             raise TokenTableError(
-                f"token 0 is {EPSILON_WORD!r} beside the blank {names[found[0]]!r}, "
+                f"token 0 is {EPSILON_WORD!r} and the blank is {names[found[0]]!r}, "
                 "expected tokens, not the labels of an FST; leave "
                 f"{EPSILON_WORD!r} out and number the rest from 0, or{ask[5:]}"
             )
@@ -316,9 +312,9 @@ _BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
 
 
 def byte_texts(names: Sequence[str]) -> tuple[str, ...] | None:
-    """The bytes of tokens as Latin-1, a space for U+2581; None where none is bytes."""
+    """Return the bytes of tokens as Latin-1, a space for U+2581; None without bytes."""
     # Byte-level BPE has a letter for each byte, `Ġ` for the space. SentencePiece has
-    # tokens `<0xC3>` next to its pieces.
+    # tokens `<0xC3>` in addition to pieces.
     if is_byte_level(names):
         texts = (name.translate(_BYTES) for name in names)
         return tuple(one if max(one) < "Ā" else "" for one in texts)
@@ -333,36 +329,36 @@ def byte_texts(names: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def is_byte_level(names: Iterable[str]) -> bool:
-    """Whether tokens are of byte-level BPE; alone, `Ġ` is a letter of Maltese."""
+    """Return whether tokens are of byte-level BPE; one `Ġ` may be Maltese."""
     return any(name.startswith("Ġ") and len(name) > 1 for name in names)
 
 
 def byte_tokens(ids: Mapping[str, int]) -> dict[int, int]:
-    """The tokens of single bytes, `<0xC3>`, by byte."""
+    """Return the tokens of single bytes, `<0xC3>`, by byte."""
     return {i: ids[name] for i in range(256) if (name := f"<0x{i:02X}>") in ids}
 
 
 def byte_name(text: bytes) -> str:
-    """The name of a token of bytes in byte-level BPE."""
+    """Return the name of a token of bytes in byte-level BPE."""
     return text.decode("latin-1").translate({byte: i for i, byte in _BYTES.items()})
 
 
 Ids = tuple[int, ...]
 _MARK = re.compile(r"<.*>|\[.*\]")
-"""Added tokens that are no speech: `<|0.02|>`, `<<ST_1>>`, `[NOISE]`."""
+"""Added tokens without text: `<|0.02|>`, `<<ST_1>>`, `[NOISE]`."""
 
 
 def token_table_of(tokenizer: Any) -> TokenTable:
-    """The tokens of a tokenizer, and a blank behind them that no model has.
+    """Return the tokens of a tokenizer, followed by a blank.
 
-    For `NgramLM.from_arpa`, whose words are then names of tokens as of
-    `tokenizer.tokenize`. An id without a token gets a name of its own.
+    For `NgramLM.from_arpa` over token names of `tokenizer.tokenize`. No model outputs
+    the blank. An id without a token gets a unique name.
 
     Args:
         tokenizer: Of Transformers, or a processor that has one.
 
     Raises:
-        TokenTableError: Two tokens have one id, or nothing of the kind is known of it.
+        TokenTableError: Two tokens share an id, or it is not a tokenizer.
     """
     by_id = names_of(tokenizer)
     names = [by_id.get(i, f"<unused_{i}>") for i in range(max(by_id, default=-1) + 1)]
@@ -373,7 +369,7 @@ def token_table_of(tokenizer: Any) -> TokenTable:
 
 
 def names_of(tokenizer: Any) -> dict[int, str]:
-    """The names of tokens by their ids; errors as of `token_table_of`."""
+    """Return names of tokens by id; errors as of `token_table_of`."""
     tokenizer = tokenizer_of(tokenizer)
     by_id: dict[int, str] = {}
     for name, i in tokenizer.get_vocab().items():
@@ -385,7 +381,7 @@ def names_of(tokenizer: Any) -> dict[int, str]:
 
 
 def tokenizer_of(given: Any) -> Any:
-    """The tokenizer of a processor, or itself."""
+    """Return the tokenizer of a processor, or the argument."""
     tokenizer = getattr(given, "tokenizer", given)
     if not hasattr(tokenizer, "get_vocab"):
         raise TokenTableError(
@@ -396,7 +392,7 @@ def tokenizer_of(given: Any) -> Any:
 
 
 def neutral_of(tokenizer: Any) -> frozenset[int]:
-    """Tokens without text: special ones, and those added as `<...>` or `[...]`."""
+    """Return tokens without text: special ones, and added `<...>` or `[...]`."""
     tokenizer = tokenizer_of(tokenizer)
     marks = set(getattr(tokenizer, "all_special_ids", ()))
     marked: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
@@ -405,7 +401,7 @@ def neutral_of(tokenizer: Any) -> frozenset[int]:
 
 
 def ends_of(eos: int | Iterable[int] | None, tokenizer: Any) -> tuple[int, ...]:
-    """The tokens that end a text."""
+    """Return the tokens that end a text."""
     if eos is None:
         eos = getattr(tokenizer_of(tokenizer), "eos_token_id", None)
     if eos is None:
@@ -414,26 +410,26 @@ def ends_of(eos: int | Iterable[int] | None, tokenizer: Any) -> tuple[int, ...]:
 
 
 class ModelTokenizer(NamedTuple):
-    """Cut text into names of tokens; spell phrases in all ways a model writes them."""
+    """Tokenizer of texts, and speller of phrases in all their variants."""
 
     cut: Callable[[str], Sequence[str]]
     spell: Callable[[Sequence[str]], list[list[Ids]]]
 
     def __call__(self, text: str) -> Sequence[str]:
-        """Cut a text."""
+        """Return the token names of a text."""
         return self.cut(text)
 
 
 @dataclass(frozen=True)
 class IdSpeller:
-    """Spell phrases as `cut` cuts their variants, without `barred` tokens."""
+    """Speller of phrases: `cut` cuts their variants; `barred` tokens are excluded."""
 
     cut: Callable[[list[str]], Iterable[Sequence[int]]]
     barred: frozenset[int]
     variants: Callable[[str], Iterable[str]]
 
     def __call__(self, phrases: Sequence[str]) -> list[list[Ids]]:
-        """The spellings of each phrase."""
+        """Return the spellings of each phrase."""
         ways = [list(self.variants(phrase)) for phrase in phrases]
         texts = list(dict.fromkeys(chain(*ways)))
         ids = map(tuple, self.cut(texts)) if texts else ()
@@ -443,7 +439,7 @@ class IdSpeller:
 
 
 def ids_of(tokenizer: Any) -> Callable[[Sequence[str]], Sequence[Sequence[int]]]:
-    """Make a cutter of texts into ids, without special ones around them."""
+    """Return a function from texts to ids, without special ones around them."""
     return partial(_ids, tokenizer_of(tokenizer))
 
 
@@ -452,18 +448,18 @@ def _ids(tokenizer: Any, texts: Sequence[str]) -> Sequence[Sequence[int]]:
 
 
 def written_ways(text: str) -> list[str]:
-    """Write a text as it is and in other cases, behind a space and without."""
-    # Tokenizers cut " New York" otherwise than "New York" at the beginning of a text.
+    """Return a text in several cases, with a space before it and without."""
+    # Tokenizers cut " New York" differently from "New York" at the beginning of a text.
     return [f"{space}{way}" for space in (" ", "") for way in case_variants(text)]
 
 
 def ways_behind_space(text: str) -> list[str]:
-    """Write a text behind a space as it is, small, and with capitals on words."""
-    # Capitals alone are many pieces, and the longest spelling decides the amount; one
+    """Return a text after a space: unchanged, in small letters, capitalised."""
+    # All capitals are many pieces, and the longest spelling decides the amount; one
     # without a space can follow itself: Whisper tiny.en then had 342 % WER, not 6.95 %.
     return [f" {way}" for way in dict.fromkeys((text, text.lower(), text.title()))]
 
 
 def case_variants(text: str) -> list[str]:
-    """Write a text as it is, in small letters, in capitals, with capitals on words."""
+    """Return a text unchanged, in small letters, in capitals, capitalised."""
     return list(dict.fromkeys((text, text.lower(), text.upper(), text.title())))

@@ -1,4 +1,4 @@
-"""The vocabulary of a decoder: tokens, words, pronunciations, OOV words, open words.
+"""Vocabulary of a decoder: tokens, words, pronunciations, OOV words, open words.
 
     spelling = open_spelling(tokens, separator, lexicon)
     spelling.text([17, 4])      # 'fuchs' of pieces or letters, '<f j u k s>' of phones
@@ -25,29 +25,28 @@ from wfstdec.text.tokens import EPSILON_WORD, TokenTable, byte_texts, byte_token
 
 Kind = Literal["pieces", "letters", "phones", "[unk]"]
 KINDS: tuple[Kind, ...] = ("pieces", "letters", "phones", "[unk]")
-UNK: Kind = "[unk]"
-"""The kind of open words that are any speech, and their text."""
+UNK: Kind = "[unk]"  # Kind and text of open words that match any speech
 
 
 @dataclass(frozen=True, eq=False)
 class OpenSpelling:
-    """How tokens make open words."""
+    """Spelling of open words by tokens."""
 
-    # What the tokens are: `"pieces"` (U+2581 begins a word), `"letters"`, or `"phones"`
-    # (the words of the lexicon are not spelled by them); `UNK`: of any kind
+    # Kind of the tokens: `"pieces"` (U+2581 begins a word), `"letters"`, or `"phones"`
+    # (they do not spell the lexicon's words); `UNK`: any
     kind: Kind
-    texts: tuple[str, ...]  # What each of the V tokens adds to the text
+    texts: tuple[str, ...]  # Text of each of the V tokens
     begins: np.ndarray  # bool [V], tokens that may begin an open word
     extends: np.ndarray  # bool [V], tokens that may follow inside one
     is_bytes: bool = False  # Whether texts are bytes of UTF-8, as Latin-1
 
     @property
     def is_spelled(self) -> bool:
-        """Tell whether the text of an open word is a spelling, and no phones."""
+        """Whether the text of an open word is a spelling, not phones."""
         return self.kind in ("pieces", "letters")
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Spell an open word; empty if its tokens spell nothing."""
+        """Return the text of an open word; empty if its tokens spell nothing."""
         if self.kind == UNK:
             return UNK
         text = "".join(self.texts[token] for token in tokens)
@@ -57,14 +56,14 @@ class OpenSpelling:
 
 
 def decoded(text: str) -> str:
-    """A text from its bytes as Latin-1; a character that is cut off is U+FFFD."""
+    """Decode Latin-1 bytes as UTF-8; an incomplete character is U+FFFD."""
     return text.encode("latin-1").decode("utf-8", "replace")
 
 
 def open_spelling(
     tokens: TokenTable, separator: int | None, lexicon: Lexicon | None
 ) -> OpenSpelling:
-    """How tokens make open words; a lexicon tells letters from phones."""
+    """Return the spelling of open words; a lexicon distinguishes phones."""
     fillers = () if separator is None else (separator,)
     if separator is None:
         pieces = spelling_of("pieces", tokens, fillers)
@@ -83,11 +82,11 @@ def open_spelling(
 def spelling_of(
     kind: Kind, tokens: TokenTable, fillers: Collection[int]
 ) -> OpenSpelling:
-    """How tokens of a kind make open words."""
+    """Return the spelling of open words by tokens of a kind."""
     names = tokens.names
     usable = np.zeros(len(names), bool)
     usable[list(spelling_pieces(tokens, fillers).values())] = True
-    if kind == UNK:  # over the ends of words, too
+    if kind == UNK:  # also across ends of words
         pieces = spelling_of("pieces", tokens, fillers).begins
         extends = usable | np.isin(np.arange(len(names)), list(fillers))
         return OpenSpelling(kind, names, pieces if pieces.any() else usable, extends)
@@ -96,7 +95,7 @@ def spelling_of(
     if kind == "phones":
         return OpenSpelling(kind, tuple(f"{name} " for name in names), usable, usable)
     marked = np.array([name.startswith(WORD_START) for name in names])
-    # A piece with the mark inside goes over the end of a word.
+    # A piece with the mark inside crosses the end of a word.
     whole = usable & np.array([WORD_START not in name[1:] for name in names])
     texts = tuple(name.removeprefix(WORD_START) for name in names)
     if bytes_of := byte_tokens(tokens.ids):
@@ -107,13 +106,13 @@ def spelling_of(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pronunciations:
-    """The token sequences of each word, in rows, sorted by word id."""
+    """Token sequences of words, packed, sorted by word id."""
 
-    word: np.ndarray  # int32 [P], the word id of each pronunciation, non-decreasing
+    word: np.ndarray  # int32 [P], word id of each pronunciation, non-decreasing
     splits: np.ndarray  # int32 [P + 1], of the tokens
     tokens: np.ndarray  # int32, the token ids
-    # float32 [P], -ln of the probability, 0 where none is known. The graph's arcs have
-    # these costs too; here they decide between ways to cut tokens into the same words
+    # float32 [P], -ln of the probability, 0 if unknown. The graph's arcs include these
+    # costs; here they select the segmentation of tokens into given words
     cost: np.ndarray
 
     @staticmethod
@@ -121,7 +120,7 @@ class Pronunciations:
         entries: Iterable[tuple[int, tuple[int, ...]]],
         costs: Iterable[float] | None = None,
     ) -> Pronunciations:
-        """Pack `(word id, tokens)` pairs; of equal ones the least cost is kept."""
+        """Pack `(word id, tokens)` pairs; duplicates keep the lowest cost."""
         least: dict[tuple[int, tuple[int, ...]], float] = {}
         for entry, cost in zip(entries, costs or repeat(0.0), strict=False):
             least[entry] = min(cost, least.get(entry, cost))
@@ -137,7 +136,7 @@ class Pronunciations:
 
     @staticmethod
     def of_lexicon(lexicon: Lexicon, word_ids: Mapping[str, int]) -> Pronunciations:
-        """Pack the entries of a lexicon; those of words without an id are left out."""
+        """Pack the entries of a lexicon; words without an id are skipped."""
         known = [word in word_ids for word in lexicon.words]
         entries = zip(lexicon.words, lexicon.pronunciations, strict=True)
         return Pronunciations.from_lists(
@@ -147,11 +146,11 @@ class Pronunciations:
 
     @staticmethod
     def empty() -> Pronunciations:
-        """No pronunciation at all, as in a graph that came from elsewhere."""
+        """Return no pronunciations, for a graph from elsewhere."""
         return Pronunciations.from_lists([])
 
     def joined_with(self, others: Pronunciations) -> Pronunciations:
-        """Join other pronunciations to these; those of a word stand in this order."""
+        """Return these and other pronunciations; those of a word are in this order."""
         at, lengths = np.searchsorted(self.word, others.word, "right"), others.lengths
         return Pronunciations(
             word=np.insert(self.word, at, others.word),
@@ -170,7 +169,7 @@ class Pronunciations:
         return np.diff(self.splits)
 
     def lexicon(self, words: Sequence[str]) -> Lexicon:
-        """Make a lexicon of them; `words` are those of the ids."""
+        """Return a lexicon; `words` are those of the ids."""
         pairs = pairwise(self.splits.tolist())
         tokens = self.tokens.tolist()
         return Lexicon(
@@ -184,24 +183,24 @@ class Pronunciations:
 
     @cached_property
     def word_splits(self) -> np.ndarray:
-        """Where each word's pronunciations stand, int32 [max word id + 2]."""
+        """First pronunciation of each word, int32 [max word id + 2]."""
         top = int(self.word[-1]) if len(self.word) else 0
         return np.searchsorted(self.word, np.arange(top + 2)).astype(np.int32)
 
 
-OPEN_WORD = "<open>"  # stands in a word table for all words that are spelled by tokens
+OPEN_WORD = "<open>"  # entry of a word table for all open words
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OovWords(Pronunciations):
-    """Words that a decoder does not have, and more ways to say those that it has."""
+    """OOV words of a decoder, and further pronunciations of its words."""
 
-    # The texts of the ids `num_known` and on: what the decoder's table lacks, sorted
+    # Texts of the ids from `num_known` on, sorted
     words: tuple[str, ...]
-    # W, the size of the decoder's word table; ids below it are its words
+    # W, the size of the decoder's word table; smaller ids are its words
     num_known: int
-    # float32 [P], nats for each occurrence, above 0 favours; 0 for words of the
-    # decoder, whose bonuses `CompiledBoosts.words` has
+    # float32 [P], bonus in nats for each occurrence, above 0 favours; 0 for words of
+    # the decoder, whose bonuses are in `CompiledBoosts.words`
     bonus: np.ndarray
 
     @classmethod
@@ -212,7 +211,7 @@ class OovWords(Pronunciations):
         word_ids: Mapping[str, int],
         num_known: int,
     ) -> OovWords | None:
-        """Pack the pronunciations of a list; None where there are none."""
+        """Pack the pronunciations of a list; return None without any."""
         if not any(prons.values()):
             return None
         # Sorted: ids, and with them ties of the search, must not depend on the list's
@@ -235,24 +234,24 @@ class OovWords(Pronunciations):
         return f"OovWords({len(self)} pronunciations, {len(self.words)} words)"
 
     def total(self, words: Sequence[int]) -> float:
-        """The bonuses of some word ids together, each as often as it is there, nats."""
+        """Return the sum of the bonuses of word ids, with repetitions, in nats."""
         bonus = dict(zip(self.word.tolist(), self.bonus.tolist(), strict=True))
         return sum(bonus.get(int(word), 0.0) for word in words)
 
 
 class OpenWord(NamedTuple):
-    """The label of words that are spelled by tokens: `fst/topology.py`."""
+    """Label of open words: `fst/topology.py`."""
 
     word: int  # its word id; the text is `OPEN_WORD`
     kind: Kind
     token_cost: float  # nats for each of their tokens
-    word_cost: float | None = None  # nats for each word; None where that is not known
+    word_cost: float | None = None  # nats for each word; None if unknown
 
 
 class Oov(NamedTuple):
     """Parts of a vocabulary with OOV words."""
 
-    own: Vocabulary  # without them; their word ids follow its own
+    own: Vocabulary  # without OOV words, whose ids follow
     pronunciations: Pronunciations  # of OOV words, and further ones of its words
 
 
@@ -262,12 +261,12 @@ class Vocabulary:
 
     tokens: TokenTable
     words: tuple[str, ...] = ()  # by id, `words[0]` being `<eps>`; may be empty
-    # By word id or as a lexicon, which may have other words too; may be empty
+    # By word id or as a lexicon, which may have further words; may be empty
     entries: Pronunciations | Lexicon = field(default_factory=Pronunciations.empty)
     separators: tuple[int, ...] = ()  # tokens between words: separator, silence
     separated: bool = False  # whether one of these is always between two words
     open_word: OpenWord | None = None
-    oov: Oov | None = None  # the part of an utterance's own words
+    oov: Oov | None = None  # the part of an utterance's OOV words
 
     @classmethod
     def of(
@@ -279,7 +278,7 @@ class Vocabulary:
         separator: int | None = None,
         separator_optional: bool = False,
     ) -> Vocabulary:
-        """Describe a decoder that has no graph."""
+        """Return the vocabulary of a decoder without a graph."""
         return cls(
             tokens,
             tuple(words),
@@ -294,23 +293,23 @@ class Vocabulary:
 
     @property
     def own(self) -> Vocabulary:
-        """The vocabulary without an utterance's own words."""
+        """The vocabulary without an utterance's OOV words."""
         return self if self.oov is None else self.oov.own
 
     @property
     def separator(self) -> int | None:
-        """The one token that may stand between words; None of several, or without."""
+        """The one token that may separate words; None if there are several or none."""
         return self.separators[0] if len(self.separators) == 1 else None
 
     @property
     def separator_optional(self) -> bool:
-        """Tell whether there is such a token and words may follow without it."""
+        """Whether that token may be left out between words."""
         return self.separator is not None and not self.separated
 
     @cached_property
     def pronunciations(self) -> Pronunciations:
-        """The token sequences of each word, by word id; may be empty."""
-        if self.oov is not None:  # joined here: decoding alone needs the parts
+        """Token sequences of each word, by word id; may be empty."""
+        if self.oov is not None:  # joined here: decoding needs only the parts
             return self.own.pronunciations.joined_with(self.oov.pronunciations)
         if isinstance(self.entries, Pronunciations):
             return self.entries
@@ -320,7 +319,7 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hex digits over tokens, words, pronunciations and what is between them."""
+        """32 hex digits over tokens, words, pronunciations and separators."""
         prons = self.pronunciations
         between = (*self.separators, self.separated, self.open_word)
         texts = json.dumps([self.tokens.fingerprint, self.words, between])
@@ -331,14 +330,14 @@ class Vocabulary:
 
     @cached_property
     def lexicon(self) -> Lexicon | None:
-        """The token sequences of each word as a lexicon; None where there are none."""
+        """Token sequences of each word as a lexicon; None without any."""
         if self.oov is None and isinstance(self.entries, Lexicon):
             return self.entries
         return self.pronunciations.lexicon(self.words) if self.words else None
 
     @cached_property
     def open_spelling(self) -> OpenSpelling | None:
-        """The rule by which tokens make open words, if there are any."""
+        """Spelling of open words, if any."""
         if self.open_word is None:
             return None
         return spelling_of(self.open_word.kind, self.tokens, self.separators)
@@ -346,23 +345,23 @@ class Vocabulary:
     def with_open_word(
         self, kind: Kind, token_cost: float, word_cost: float
     ) -> Vocabulary:
-        """Add a label of open words behind the others; costs as in `OpenWord`."""
+        """Return this with a label of open words at the end; costs as in `OpenWord`."""
         opened = OpenWord(len(self.words), kind, token_cost, word_cost)
         return replace(self, words=(*self.words, OPEN_WORD), open_word=opened)
 
     def with_tokens_as_words(self) -> Vocabulary:
-        """Make each token a word, whose id is the token's ilabel."""
+        """Return this with each token as a word, whose id is the token's ilabel."""
         words = (EPSILON_WORD, *self.tokens.names)
         return replace(self, words=words, separated=False)
 
     def with_oov(self, oov: OovWords | None) -> Vocabulary:
-        """Add words and pronunciations of an utterance, once while `oov` is there."""
+        """Return this with an utterance's OOV words, cached while `oov` exists."""
         return self if oov is None else self._made.of(oov)
 
     def extended(
         self, words: tuple[str, ...], pronunciations: Pronunciations
     ) -> Vocabulary:
-        """Add words behind the others, and pronunciations."""
+        """Return this with words and pronunciations appended."""
         oov = Oov(self, pronunciations)
         return replace(self, words=(*self.words, *words), oov=oov)
 
@@ -371,7 +370,7 @@ class Vocabulary:
         return WeakCache(self._extended_by)
 
     def _extended_by(self, oov: OovWords) -> Vocabulary:
-        # Their ids follow those of open words, too.
+        # Their ids also follow those of open words.
         beyond = np.where(oov.word < oov.num_known, 0, len(self.words) - oov.num_known)
         word = (oov.word + beyond).astype(np.int32)
         more = Pronunciations(word, oov.splits, oov.tokens, oov.cost)

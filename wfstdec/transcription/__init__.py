@@ -1,4 +1,4 @@
-"""Audio to words: a model's log-probs, a decoder's words, recordings of any length."""
+"""Transcription of recordings of any length by a model and a decoder."""
 
 from wfstdec.lazy import names_of_stub
 

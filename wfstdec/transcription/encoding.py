@@ -1,12 +1,11 @@
-"""Log-probs of recordings, made ahead by threads while a decoder works.
+"""Encoding of recordings, ahead of the decoder in threads.
 
     encoding = Encoding(model, decoder, CutOptions(), AudioOptions(), workers=2)
     for part in encoding.run([Recording("talk", "talk.mp3"), Recording("x", waveform)]):
         ...                                    # Encoded pieces in order, and Ended
 
 A short recording is one piece. A long one is cut by the words of windows, and each
-piece is then encoded whole; no more of it is in memory than the windows and pieces that
-are under way.
+piece is then encoded as a whole; only current windows and pieces are in memory.
 """
 
 from __future__ import annotations
@@ -37,20 +36,19 @@ from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter
 
 _AHEAD = 2  # pieces that may wait for the decoder, for each worker
 
-_STOP_S = 1.0
-"""How long to wait for what reads: a file may never answer, such as a FIFO."""
+_STOP_S = 1.0  # Timeout for a blocked reader: a file such as a FIFO may never return
 
 _Item = TypeVar("_Item")
 
 
 class Recording(NamedTuple):
-    """Audio that has a name."""
+    """Audio with a name."""
 
     name: str  # For results and errors
-    audio: AudioLike  # Samples are at the model's rate
-    boosts: BoostsLike = None  # As `Decoder.decode` takes them for one utterance
-    start_s: float = 0.0  # Where to begin, seconds
-    duration_s: float | None = None  # How much to transcribe; None is to the end
+    audio: AudioLike  # Arrays have the model's rate
+    boosts: BoostsLike = None  # Boosts of the utterance, as in `Decoder.decode`
+    start_s: float = 0.0  # Start of the part, seconds
+    duration_s: float | None = None  # Length of the part; None is to the end
 
 
 class Encoded(NamedTuple):
@@ -62,12 +60,12 @@ class Encoded(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a recording, behind its last piece."""
+    """End of a recording, after its last piece."""
 
     recording: Recording
     audio_s: float = 0.0
     notes: tuple[AudioNote, ...] = ()
-    error: InputError | None = None  # why it cannot be read or encoded
+    error: InputError | None = None  # error of reading or encoding
 
 
 Part = Encoded | Ended
@@ -83,7 +81,7 @@ class AudioOptions:
 
 
 class Encoding:
-    """Reads, cuts and encodes recordings ahead, pieces side by side by `workers`."""
+    """Reader, cutter and encoder of recordings, ahead of their use, in threads."""
 
     def __init__(
         self,
@@ -104,11 +102,11 @@ class Encoding:
         else:
             self._first_pass, self._sessions = first_pass(model, decoder, cuts)
         self._workers = workers or len(os.sched_getaffinity(0))
-        # Seconds of all workers, added up; windows included.
+        # Seconds summed over all workers, including windows.
         self._lock, self.encode_s = threading.Lock(), 0.0
 
     def run(self, recordings: Iterable[Recording]) -> Generator[Part, None, None]:
-        """Encode recordings, in their order."""
+        """Encode recordings, in order."""
         pool = ThreadPoolExecutor(self._workers, "wfstdec-encoder")
         parts = _ahead(self._parts(recordings, pool), _AHEAD * self._workers)
         failed = -1
@@ -128,7 +126,7 @@ class Encoding:
     def _parts(
         self, recordings: Iterable[Recording], pool: Executor
     ) -> Iterator[tuple[int, Recording, Part | Callable[[], Part]]]:
-        """Each recording's parts; those that are being made, as what waits for them."""
+        """Yield each recording's parts; pending ones as functions that wait."""
         for number, recording in enumerate(recordings):
             try:
                 rate = self._model.spec.sample_rate
@@ -137,7 +135,7 @@ class Encoding:
                     for piece in self._pieces(audio, recording, pool):
                         yield number, recording, self._submit(recording, piece, pool)
                     audio_s = audio.num_samples / reader.sample_rate
-                    # Behind the last piece: notes on a file's end come with it.
+                    # After the last piece, which comes with notes on the file's end.
                     ended = Ended(recording, audio_s, tuple(reader.notes))
                     yield number, recording, ended
             except InputError as error:
@@ -155,7 +153,6 @@ class Encoding:
     def _pieces(
         self, audio: _Blocks, recording: Recording, pool: Executor
     ) -> Iterator[Piece]:
-        """The pieces of a recording, as they come."""
         blocks, spec = iter(audio), self._model.spec
         if not self._streams:
             head = []
@@ -163,7 +160,7 @@ class Encoding:
                 head.append(block)
                 if audio.num_samples > self._cuts.whole_s * spec.sample_rate:
                     break
-            else:  # short ones are encoded whole, exactly as the model would have them
+            else:  # short ones are encoded as a whole, as the model would
                 yield Piece(0, 0, np.concatenate(head))
                 return
             blocks = itertools.chain(head, blocks)
@@ -179,7 +176,7 @@ class Encoding:
                 yield piece
 
     def _stream(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Log-probs of a streaming encoder, or levels of the audio."""
+        """Yield log-probs of a streaming encoder, or levels of the audio."""
         model: Any = self._first_pass
         state = model.start()
         for block in blocks:
@@ -189,7 +186,7 @@ class Encoding:
     def _windows(
         self, blocks: Iterable[np.ndarray], pool: Executor
     ) -> Iterator[np.ndarray]:
-        """Log-probs of windows, some of which are encoded ahead, side by side."""
+        """Yield log-probs of windows, several of which are encoded in parallel."""
         under_way: deque[tuple[Future, slice]] = deque()
         for window, due in self._cuts.windows(blocks, self._model.spec):
             under_way.append((pool.submit(self._encode, window), due))
@@ -200,7 +197,7 @@ class Encoding:
             yield future.result()[due]
 
     def _encode(self, waveform: np.ndarray) -> np.ndarray:
-        """Encode one waveform; the workers' seconds are added up."""
+        """Encode one waveform; add up the workers' seconds."""
         began = time.perf_counter()
         [logprobs] = self._model.encode([waveform])
         with self._lock:
@@ -209,8 +206,6 @@ class Encoding:
 
 
 class _Blocks:
-    """Blocks of a recording, or of a part of it, and how many samples there were."""
-
     def __init__(self, reader: AudioReader, recording: Recording) -> None:
         rate, self._reader, self.num_samples = reader.sample_rate, reader, 0
         self._first, self._end = round(recording.start_s * rate), sys.maxsize
@@ -233,19 +228,19 @@ class _Blocks:
 
 
 def _ahead(items: Iterable[_Item], size: int) -> Generator[_Item, None, None]:
-    """Make items in a thread, at most `size` before they are asked for."""
+    """Produce items in a thread, at most `size` ahead of their use."""
     made: queue.Queue[Any] = queue.Queue(size)
     stopped = threading.Event()
 
     def make() -> None:
         try:
             for item in items:
-                # Waits where the queue is full: so much is made ahead, and no more.
+                # Blocks while the queue is full.
                 made.put((item, None))
                 if stopped.is_set():
                     return
             made.put(None)
-        except BaseException as error:  # raised where they are asked for
+        except BaseException as error:  # re-raised by the consumer
             made.put((None, error))
 
     thread = threading.Thread(target=make, name="wfstdec-audio", daemon=True)
@@ -258,7 +253,7 @@ def _ahead(items: Iterable[_Item], size: int) -> Generator[_Item, None, None]:
     finally:
         stopped.set()
         give_up = time.monotonic() + _STOP_S
-        # Whoever stops early must not leave a thread behind that holds a file open.
+        # An early stop must not leave a thread that holds a file open.
         while thread.is_alive() and time.monotonic() < give_up:  # it may wait for room
             with contextlib.suppress(queue.Empty):
                 made.get_nowait()

@@ -1,11 +1,11 @@
-"""The recordings that a user names, and what becomes of them in result files.
+"""Recordings from paths, lists and manifests, transcribed to result files.
 
     find_recordings(["talk.mp3", "calls/", "more.txt", "manifest.jsonl", "wav.scp"])
 
-A folder is all audio below it, by the ending of its names. A list has a path on
-each line; an `.scp` file of Kaldi's `name path`; a manifest is JSON lines as NeMo has
-them, with `audio_filepath` and, where they are, `id`, `offset`, `duration`, `boosts`,
-these as in the JSON lines of a boost file. Paths in a file are relative to its folder.
+A folder contributes all audio below it, by ending. A list has a path on each line;
+Kaldi's `.scp` has `name path`; a manifest has NeMo's JSON lines, with `audio_filepath`
+and optional `id`, `offset`, `duration`, `boosts` (as in a boost file). Paths in a file
+are relative to its folder.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _log = logging.getLogger("wfstdec.transcription")
 
 
 def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Recording]:
-    """Find the recordings of paths, in their order; folders sorted.
+    """Return the recordings of paths, in order; folders are sorted.
 
-    Where names would be the same, those of folders are put before them.
+    Equal names are prefixed by their folders.
 
     Raises:
-        FormatError: A list or a manifest is not as expected, a folder has no audio, or
-            two recordings have one name.
+        FormatError: A list or a manifest is malformed, a folder has no audio, or two
+            recordings have one name.
     """
     found = [source for place in places for source in _of(Path(place))]
     taken = Counter(source.name for source in found)
@@ -105,7 +105,7 @@ def _in_manifest(line: str, folder: Path, where: str) -> Recording:
         entry = json.loads(line)
         file, boosts = folder / entry["audio_filepath"], entry.get("boosts")
         start_s = float(entry.get("offset") or 0.0)
-        # Without an offset, `duration` is that of the file: what is there counts.
+        # Without an offset, `duration` is that of the whole file.
         duration = entry.get("duration") if "offset" in entry else None
         name = entry.get("id")
         if name is None:
@@ -119,16 +119,16 @@ _LINES = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), _in_manifest),
     ".scp": _in_scp,
 }
-"""Makes a recording of a line, its file's folder, and its place; by endings."""
+"""Parsers of a line, with its file's folder and its place, by ending."""
 
 
 @dataclass
 class TranscriptionSummary(Summary):
-    """Counts of a run over recordings. Others as of `Summary`."""
+    """Counts of a run over recordings. Others as in `Summary`."""
 
     recorded_s: float = 0.0  # Seconds of audio
-    encode_s: float = 0.0  # Seconds of encoder workers, added up
-    wall_s: float = 0.0  # Seconds on the wall, all in all
+    encode_s: float = 0.0  # Seconds summed over encoder workers
+    wall_s: float = 0.0  # Wall seconds in total
 
     def __str__(self) -> str:
         speed = self.recorded_s / self.wall_s if self.wall_s else 0.0
@@ -158,30 +158,30 @@ def transcribe_files(
     restart: Restart | None = None,
     progress: bool = False,
 ) -> TranscriptionSummary:
-    """Transcribe recordings, and write their words in their order.
+    """Transcribe recordings, and write their words in order.
 
-    Each result is written when it is done. Faults and interruptions are dealt with as
-    by `wfstdec.batch.decode_file`.
+    Each result is written when it is finished. Faults and interruptions are handled as
+    in `wfstdec.batch.decode_file`.
 
     Args:
-        transcriber: With `nbest` and `lattices` as they are wanted here.
-        sources: As `find_recordings` finds them.
+        transcriber: Transcriber whose `nbest` and `lattices` apply here.
+        sources: Arguments of `find_recordings`.
         output: The file or folder to write; None is standard output.
-        boosts: By the names of recordings.
-        format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
-        nbest: How many hypotheses the decoder's options ask for.
-        subtitles: How words are cut into subtitles.
-        formatter: Makes texts and subtitles readable; lines of JSON have both.
-        keep: Keeps lattices, under the names of pieces; the transcriber has to give it
-            what it reads, see `Transcriber`.
-        strict: The first recording with a fault ends the run.
-        restart: What becomes of the work of an earlier run that was stopped.
-        progress: Show seconds of audio as they are done.
+        boosts: Boosts by the names of recordings.
+        format: One of `wfstdec.io.FORMATS`; None uses the ending of `output`.
+        nbest: Number of hypotheses in the decoder's options.
+        subtitles: Options of subtitles.
+        formatter: Formatter of texts and subtitles; JSON lines have both forms.
+        keep: Writer of lattices, by the names of pieces; needs a transcriber with
+            `lattices`.
+        strict: Raise at the first recording with a fault.
+        restart: Treatment of the results of an interrupted run.
+        progress: Show progress in seconds of audio.
 
     Raises:
-        OptionError, FormatError: As `wfstdec.batch.decode_file`.
-        AudioError, ModelError, BoostError: A fault in a recording, and `strict`, or so
-            in all.
+        OptionError, FormatError: As in `wfstdec.batch.decode_file`.
+        AudioError, ModelError, BoostError: A fault in a recording, with `strict` or in
+            all.
     """
     format = format_named(format, output)
     how: Any = {"subtitles": subtitles, "formatter": formatter}
@@ -213,7 +213,7 @@ def transcribe_files(
         known = summary.resume(results)
         todo = (one for one in sources if one.name not in known)
         if boosts is not None:
-            # A list of a recording's own replaces the common one.
+            # A recording's own list replaces the common one.
             todo = (
                 one._replace(boosts=boosts.of(one.name, cast(Numbers, one.boosts)))
                 for one in todo
@@ -224,11 +224,11 @@ def transcribe_files(
                 transcript.error.utterance = transcript.name
                 summary.fail(transcript.error, strict=strict)
             else:
-                # Of each kind of note the first, silence always.
+                # The first note of each kind; silence always.
                 for kind, text in transcript.notes:
                     if kind not in logged or kind == "silence":
                         logged.add(kind)
-                        more = "" if kind == "silence" else " (said once)"
+                        more = "" if kind == "silence" else " (reported once)"
                         _log.info("%s: %s%s", transcript.name, text, more)
                 hypotheses = transcript.hypotheses(nbest)
                 frames = hypotheses[0].num_frames
@@ -246,13 +246,13 @@ def transcribe_files(
 
 
 class _PieceLattices(GrowingFile):
-    """A file of lattices that gets several of each recording, one of each piece."""
+    """File of lattices with several of each recording, one of each piece."""
 
     def __init__(self, writer: LatticeWriter) -> None:
         super().__init__(writer.path)
         self._writer = writer
-        # Those of the lattices since the last result: pieces of a recording that then
-        # failed stay in the file, and a run that is resumed must know them.
+        # Names of the lattices since the last result. Lattices of recordings that then
+        # failed are kept in the file, and a resumed run must know them.
         self.note: list[Any] = []
 
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:

@@ -1,8 +1,8 @@
-"""Pauses by the energy of the audio: cuts for decoders of whole utterances.
+"""Pauses by audio energy, to cut audio for decoders of whole utterances.
 
-An attention decoder has no words before the end of an utterance. Where the audio is
-loud stands in for them: a `PieceCutter` takes frames of energy and these sessions in
-place of log-probs and a decoder's, and cuts by the same rules.
+An attention decoder has no words before the end of an utterance. Loud audio replaces
+them: a `PieceCutter` takes frames of energy and these sessions instead of log-probs and
+a decoder's sessions, and cuts by the same rules.
 """
 
 import math
@@ -27,32 +27,29 @@ from wfstdec.transcription.pieces import CutOptions
 def first_pass(
     model: Encoder, decoder: Decoder, cuts: CutOptions, **how: Any
 ) -> tuple[StreamingEncoder, Any]:
-    """What finds the ends of utterances: an encoder of chunks, and its sessions."""
+    """Return the encoder and the sessions that detect ends of utterances."""
     if not decoder.can_stream:
         return EnergyEncoder(model.spec), PauseSessions(model.spec)
     return cuts.chunked(model), decoder.sessions(**how)
 
 
-_QUIET_DB = -60.0
-"""Below full scale: never speech."""
-_SHARE = 1 / 3
-"""Of the way from the level of pauses to that of speech, speech begins."""
+_QUIET_DB = -60.0  # Below full scale: not speech
+_SHARE = 1 / 3  # Position of the threshold between the levels of pauses and of speech
 _SMOOTHED_S = 0.1
-_LATEST_S = 30.0
-"""What levels are estimated from."""
+_LATEST_S = 30.0  # Window of the estimated levels
 
 
 @dataclass
 class _State:
-    """Samples of a stream that make no whole frame yet."""
+    """Samples of a stream that do not fill a frame yet."""
 
     samples: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-    done: int = 0  # frames that have come out
+    done: int = 0  # emitted frames
     ended: bool = False
 
 
 class EnergyEncoder:
-    """A `StreamingEncoder` of the levels of frames, dB, float32 [T, 1]."""
+    """`StreamingEncoder` of the levels of frames, dB, float32 [T, 1]."""
 
     def __init__(self, spec: EncoderSpec) -> None:
         self.spec = spec
@@ -87,7 +84,7 @@ class EnergyEncoder:
 
 
 class PauseSessions:
-    """Stands in for `Sessions`: what is loud counts as a word without text."""
+    """Replacement of `Sessions` in which loud audio counts as a word without text."""
 
     def __init__(self, spec: EncoderSpec) -> None:
         self._shift_s = spec.frame_shift_s
@@ -98,22 +95,22 @@ class PauseSessions:
         return session in self._levels
 
     def open(self, boosts: Any = None) -> SessionId:
-        """Begin a session."""
+        """Open a session."""
         self._num_opened += 1
         self._levels[self._num_opened] = []
         return self._num_opened
 
     def advance(self, chunks: Mapping[SessionId, np.ndarray]) -> None:
-        """Take levels, [T, 1] each."""
+        """Advance sessions by levels, [T, 1] each."""
         for session, rows in chunks.items():
             self._levels[session].append(rows[:, 0])
 
     def partials(self, sessions: Sequence[SessionId]) -> list[Partial]:
-        """`partial` of each."""
+        """Return `partial` of each session."""
         return [self.partial(session) for session in sessions]
 
     def partial(self, session: SessionId) -> Partial:
-        """Where it was loud so far."""
+        """Return the loud parts so far."""
         levels = np.concatenate([np.zeros(0, np.float32), *self._levels[session]])
         num = len(levels)
         ends = np.flatnonzero(np.diff(self._is_loud(levels), prepend=0, append=0))
@@ -125,14 +122,14 @@ class PauseSessions:
         return Partial(words, 0, 0, num, silent, 0.0)
 
     def close(self, session: SessionId) -> None:
-        """End a session; there is no hypothesis."""
+        """Close a session; return no hypothesis."""
         del self._levels[session]
 
     def end_threads(self) -> None:
-        """There are none."""
+        """Do nothing: there are no threads."""
 
     def _is_loud(self, levels: np.ndarray) -> np.ndarray:
-        """Whether each frame is louder than pauses are, int8 [T]."""
+        """Return whether each frame is louder than pauses, int8 [T]."""
         if not len(levels):
             return np.zeros(0, np.int8)
         size = max(1, round(_SMOOTHED_S / self._shift_s))

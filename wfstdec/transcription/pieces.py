@@ -1,8 +1,8 @@
-"""Pieces of long audio: cut in silence, by the words of a first pass.
+"""Pieces of long audio, cut in silence by the words of a first pass.
 
-A first pass decodes log-probs as they come, of windows or of a streaming encoder, and
-asks an `Endpointer` a few times a second. Where it says that an utterance is over, the
-audio is cut in the middle of the silence:
+A first pass decodes log-probs of windows or of a streaming encoder, and queries an
+`Endpointer` several times per second. At the end of an utterance, the audio is cut in
+the middle of the silence:
 
     cutter = PieceCutter(sessions, options, model.spec)
     cutter.push_audio(samples)                     # kept until it is cut off
@@ -13,9 +13,8 @@ audio is cut in the middle of the silence:
     for piece in cutter.search(): ...              # or this one alone
     piece = cutter.end()
 
-What the first pass found between two cuts is thrown away where an encoder does not
-stream: each piece is then encoded whole, and its words are those of the whole piece.
-The hypotheses of pieces are joined to one of the whole:
+Without a streaming encoder the words of the first pass are discarded: each piece is
+then encoded as a whole. The hypotheses of pieces are joined:
 
     join([(piece.start_frame, hypothesis) for piece, hypothesis in found])
 """
@@ -43,8 +42,9 @@ LONG_RULES = (
     EndpointRule(silence_s=5.0, needs_speech=False),
     EndpointRule(length_s=24.0, needs_speech=False),
 )
-"""Of recordings, which are not waited for: an encoder is better in long pieces, so
-the shorter a piece is, the surer must be its end."""
+"""For recordings, without latency limits: an encoder is better on long pieces, so
+shorter pieces need more certain ends.
+"""
 
 _MIN_PIECE_S = 1.0
 
@@ -58,13 +58,13 @@ class CutOptions(CheckedOptions):
     """
 
     rules: Sequence[EndpointRule] = LONG_RULES  # Any ends a piece; see `Endpointer`
-    # Seconds of log-probs that an encoder which does not stream makes at once to find
-    # the cuts, and of audio that it hears before and after them
+    # For encoders that do not stream: seconds of log-probs in a window for the cuts,
+    # and of audio context before and after
     window_s: float = 16.0
     left_s: float = 2.0
     right_s: float = 1.0
-    look_s: float = 0.2  # Between two looks for an end, or more: no rule holds sooner
-    whole_s: float = 30.0  # Longest recording that stays one piece; 0 cuts all
+    look_s: float = 0.2  # Seconds between endpoint queries, at least
+    whole_s: float = 30.0  # Longest recording that is one piece; 0 cuts all
 
     def __post_init__(self) -> None:
         if not self.rules:
@@ -75,7 +75,7 @@ class CutOptions(CheckedOptions):
             self.check(name, lambda x: 0 <= x < 3600, "seconds, 0 or more")
 
     def chunked(self, model: Encoder) -> StreamingEncoder:
-        """Make an encoder of chunks: the model where it streams, else windows of it."""
+        """Return an encoder of chunks: a streaming model, or windows of it."""
         if isinstance(model, StreamingEncoder):
             return model
         return Windowed(model, self.window_s, self.left_s, self.right_s)
@@ -83,25 +83,25 @@ class CutOptions(CheckedOptions):
     def windows(
         self, blocks: Iterable[np.ndarray], spec: EncoderSpec
     ) -> Iterator[tuple[np.ndarray, slice]]:
-        """Cut audio into windows that overlap; yield each with its frames to take."""
+        """Yield overlapping windows of audio, each with its frames to keep."""
         shift = spec.frame_shift_s * spec.sample_rate
 
         def samples(first: int, end: int) -> int:
-            # Rounded from the recording's begin: a shift that is no whole number of
-            # samples must not drift.
+            # Rounded from the start of the recording, so that fractional shifts do not
+            # drift.
             return round(end * shift) - round(first * shift)
 
         size, left, right = (
             math.ceil(seconds / spec.frame_shift_s)
             for seconds in (self.window_s, self.left_s, self.right_s)
         )
-        kept, first, done = np.empty(0, np.float32), 0, 0  # frames
+        kept, first, done = np.empty(0, np.float32), 0, 0
         for block in blocks:
             kept = np.concatenate([kept, block])
             while len(kept) >= (end := samples(first, done + size + right)):
                 yield kept[:end], slice(done - first, done - first + size)
                 done += size
-                # As much as the next window needs to its left is kept.
+                # Keep the context of the next window.
                 cut = max(first, done - left)
                 kept, first = kept[samples(first, cut) :], cut
         yield kept, slice(done - first, None)
@@ -109,20 +109,21 @@ class CutOptions(CheckedOptions):
 
 @dataclass(frozen=True)
 class Piece:
-    """Audio between two cuts, float32 [N], and what the first pass has of it."""
+    """Audio between two cuts, float32 [N], and the result of the first pass."""
 
     start_frame: int  # from the beginning of the audio
     num_frames: int
     waveform: np.ndarray
-    rule: EndpointRule | None = None  # what ended it; None at the end of the audio
-    first_pass: Any = None  # its hypothesis, or session, where that is the result
-    rows: np.ndarray | None = None  # its log-probs [T, V], where they are kept
+    # the one that ended it; None at the end of the audio
+    rule: EndpointRule | None = None
+    first_pass: Any = None  # its hypothesis, or session, if that is the result
+    rows: np.ndarray | None = None  # its log-probs [T, V], if kept
     boosts: BoostsLike = None
-    partial: Partial | None = None  # how far it had come, where that ended it
+    partial: Partial | None = None  # partial result at its end, if a rule ended it
 
 
 class PieceCutter:
-    """Cuts the audio of one recording or stream into pieces as it comes in."""
+    """Cutter of one recording or stream into pieces, as audio arrives."""
 
     def __init__(
         self,
@@ -133,7 +134,7 @@ class PieceCutter:
         boosts: BoostsLike = None,
         one_pass: bool = False,
         keeps_rows: bool = True,
-        close: Callable[[SessionId], Any] | None = None,  # gives `first_pass`
+        close: Callable[[SessionId], Any] | None = None,  # returns `first_pass`
     ) -> None:
         self._sessions, self._one_pass = sessions, one_pass
         self._close = close or sessions.close
@@ -143,55 +144,54 @@ class PieceCutter:
         self._look_frames = max(1, round(options.look_s / frame_shift_s))
         self._min_frames = max(1, round(_MIN_PIECE_S / frame_shift_s))
         self._keeps_rows = keeps_rows or not one_pass
-        self.boosts = boosts  # of the sessions to come
-        self.start_frame = 0  # of the piece under way
-        self._audio: list[np.ndarray] = []  # from the beginning of the piece on
+        self.boosts = boosts  # of later sessions
+        self.start_frame = 0  # of the open piece
+        self._audio: list[np.ndarray] = []  # from the beginning of the piece
         self._waiting = _joined()  # rows
         self._open()
 
     def _open(self) -> None:
-        """Begin a piece."""
         self._used_boosts = self.boosts
         self.session = self._sessions.open(self.boosts)
-        self.num_frames = 0  # of it, that were searched
-        self._searched: list[np.ndarray] = []  # rows, where they are kept
+        self.num_frames = 0  # searched frames of it
+        self._searched: list[np.ndarray] = []  # rows, if kept
         self._under_way = _joined()
         self._look_at = self._look_frames
         self.last_partial: Partial | None = None
-        self.signal: Signal | None = None  # that holds, where `advanced` has looked
+        self.signal: Signal | None = None  # current one after `advanced`
         self._has_begun = False
 
     @property
     def partial(self) -> Partial:
-        """The words so far of the piece under way."""
+        """Partial result of the open piece."""
         if self.last_partial is None or self.last_partial.num_frames != self.num_frames:
             self.last_partial = self._sessions.partial(self.session)
         return self.last_partial
 
     @property
     def has_begun(self) -> bool:
-        """Tell whether a word of the piece under way has begun."""
+        """Whether a word of the open piece has begun."""
         partial = self.partial
         return bool(partial.words) or partial.silent_frames < partial.num_frames
 
     def push_audio(self, samples: np.ndarray) -> np.ndarray:
-        """Keep audio, float32 [N], until it is cut off; it is returned."""
+        """Keep audio, float32 [N], until it is cut off; return it."""
         self._audio.append(samples)
         return samples
 
     def push_rows(self, rows: np.ndarray) -> None:
-        """Take log-probs, [T, V], for the search."""
+        """Queue log-probs, [T, V], for the search."""
         self._waiting = _joined(self._waiting, rows)
 
     def next_rows(self) -> np.ndarray:
-        """Log-probs, maybe none, by which to advance the session before `advanced`."""
-        # None behind the next look for an end: cuts do not depend on how audio came in.
+        """Return log-probs, maybe none, to advance the session by before `advanced`."""
+        # None past the next endpoint query: cuts do not depend on the chunks.
         room = self._look_at - self.num_frames
         self._under_way, self._waiting = self._waiting[:room], self._waiting[room:]
         return self._under_way
 
     def advanced(self) -> Piece | None:
-        """Take note that the session has passed through `next_rows`."""
+        """Update after the session has passed `next_rows`; return an ended piece."""
         self.num_frames += len(self._under_way)
         self.signal = None
         if self._keeps_rows or not self._has_begun:
@@ -205,7 +205,7 @@ class PieceCutter:
         if rule is self.signal:
             looks = self._endpointer.frames_to_go(partial) / self._look_frames
             self._look_at += self._look_frames * max(1, math.ceil(looks))
-            # Rows are kept for `change_boosts` alone: of no use once a word has begun.
+            # Rows are kept only for `change_boosts`, so not after a word has begun.
             if not self._has_begun and self.has_begun:
                 self._has_begun = True
                 if not self._keeps_rows:
@@ -214,7 +214,7 @@ class PieceCutter:
         return self._cut(self._cut_frame(partial), rule)
 
     def search(self) -> Iterator[Piece]:
-        """Advance the session alone through all that is new; the pieces that end."""
+        """Advance the session through all queued rows; yield the pieces that end."""
         while len(rows := self.next_rows()):
             self._sessions.advance({self.session: rows})
             if (piece := self.advanced()) is not None:
@@ -231,19 +231,19 @@ class PieceCutter:
         return True
 
     def end(self) -> Piece | None:
-        """End the audio; its last piece, None where nothing is left."""
+        """End the audio; return its last piece, if any."""
         if self.num_frames or not self.start_frame:
             return self._cut(self.num_frames, None)
         self.close()
         return None
 
     def close(self) -> None:
-        """End the session, if an error left it open."""
+        """Close the session after an error."""
         if self.session in self._sessions:
             self._sessions.close(self.session)
 
     def _cut_frame(self, partial: Partial) -> int:
-        """Choose the frame of the piece to cut at, in the best silence there is."""
+        """Return the frame to cut at, in the longest silence."""
         end = partial.num_frames
         if self._one_pass:
             return end
@@ -264,7 +264,7 @@ class PieceCutter:
         audio = np.concatenate([*self._audio, np.empty(0, np.float32)])
         begin, behind = self.start_frame, self.start_frame + frame
         first, end = (round(t * self._samples_per_frame) for t in (begin, behind))
-        # At the end all samples that are left belong to the piece, frames or not.
+        # At the end all remaining samples belong to the piece, even without frames.
         size = len(audio) if rule is None else end - first
         found = self._close(self.session)
         rows = _joined(*self._searched)
@@ -285,20 +285,18 @@ class PieceCutter:
 
 
 def _joined(*parts: np.ndarray) -> np.ndarray:
-    """Rows that follow each other; those of one part are not copied."""
     some = [part for part in parts if len(part)]
     return np.concatenate(some) if len(some) > 1 else (some or [np.empty((0, 0))])[0]
 
 
-# ------------------------------------------------------------------- joining
 COSTS = ("total_cost", "graph_cost", "acoustic_cost", "insertion_cost", "boost_cost")
-"""Costs of a hypothesis, which pieces add up."""
+"""Costs of a hypothesis that are summed over pieces."""
 _Timed = TypeVar("_Timed", Word, Token)
 
 
 def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
-    """Join what was found in pieces that follow each other."""
-    # Of one piece all bits stay, confidences and n-best too.
+    """Join the hypotheses of consecutive pieces."""
+    # A single piece is unchanged, including confidences and n-best.
     if len(found) == 1 and not found[0][0]:
         return found[0][1]
     pieces = [one for _, one in found]
@@ -329,12 +327,12 @@ def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
 def join_nbest(
     found: Sequence[tuple[int, Sequence[Hypothesis]]], n: int
 ) -> list[Hypothesis]:
-    """Join n-best lists of pieces: the n best of all that can be joined of them."""
+    """Join n-best lists of pieces: the n best of all combinations."""
     best: list[tuple[float, list[tuple[int, Hypothesis]]]] = [(0.0, [])]
     for start, hypotheses in found:
         pairs = itertools.product(best, hypotheses)
         longer = [(b[0] + h.total_cost, [*b[1], (start, h)]) for b, h in pairs]
-        # Only the n best beginnings can be those of the n best.
+        # Only the n best prefixes can be part of the n best.
         best = sorted(longer, key=lambda pair: pair[0])[:n]
     texts: dict[str, Hypothesis] = {}
     for one in (join(pieces) for _, pieces in best):

@@ -1,19 +1,19 @@
-"""Audio to words: a model's log-probs and a decoder's words, side by side.
+"""Transcriber of audio by a model and a decoder, running in parallel.
 
     transcriber = wfstdec.Transcriber(model, decoder)
     transcriber("talk.mp3").text
     for transcript in transcriber.run([Recording("a", "a.wav"), ...]): ...
 
-    stream = transcriber.stream()                  # audio as it is spoken
+    stream = transcriber.stream()                  # live audio
     for samples in microphone:                     # float32 [n], at the model's rate
         for final in stream.send(samples): final.hypothesis.text
-        stream.partial.text                        # of what is not final
+        stream.partial.text                        # words after the last final
     for final in stream.finish(): ...
 
-Threads read and encode, the caller's decodes. The words of a piece are bit for bit
-those that the decoder gives for the log-probs that the model gives for it alone. A
-stream has final words at each endpoint; where an encoder does not stream, words so far
-are of windows, and an utterance is encoded again, whole.
+Threads read and encode, the caller's thread decodes. The words of a piece are
+bit-identical to those of encoding and decoding it alone. A stream has final words at
+each endpoint. Without a streaming encoder, partial words come from windows, and an
+utterance is encoded again as a whole.
 """
 
 from __future__ import annotations
@@ -59,30 +59,29 @@ from wfstdec.transcription.pieces import (
 STREAM_CUTS = CutOptions(
     rules=DEFAULT_RULES, window_s=0.4, left_s=4.0, right_s=0.4, look_s=0.1
 )
-"""Of what people wait for; `replace(STREAM_CUTS, rules=[...])` changes a part."""
+"""Tuned for latency; `replace(STREAM_CUTS, rules=[...])` changes a part."""
 _BATCH_PARTS = 32
-_BATCH_S = 1.0
-"""A batch is decoded when it has this many parts, or has waited this long for more."""
+_BATCH_S = 1.0  # Size of a batch in parts, and longest wait in seconds for more
 
 
 @dataclass(frozen=True)
 class Transcript:
     """Words of a recording, by pieces."""
 
-    name: str  # The recording's
-    # Where each piece begins, in frames, and its hypotheses, best first
+    name: str  # Name of the recording
+    # First frame of each piece, and its hypotheses, best first
     pieces: tuple[tuple[int, list[Hypothesis]], ...] = ()
     audio_s: float = 0.0  # Seconds of audio
-    notes: tuple[AudioNote, ...] = ()  # What was done to the audio, or is odd about it
-    error: InputError | None = None  # Why there are no words
+    notes: tuple[AudioNote, ...] = ()  # Conversions and problems of the audio
+    error: InputError | None = None  # Error, if there are no words
 
     @cached_property
     def hypothesis(self) -> Hypothesis:
-        """The best of `hypotheses`."""
+        """Best of `hypotheses`."""
         return self.hypotheses(1)[0]
 
     def hypotheses(self, n: int) -> list[Hypothesis]:
-        """Join those of all pieces to the n best, with the times of the recording.
+        """Return the n best hypotheses of all pieces, with the times of the recording.
 
         Raises:
             InputError: The `error`.
@@ -93,21 +92,21 @@ class Transcript:
 
 
 class Transcriber:
-    """Transcribes recordings of any length.
+    """Transcriber of recordings of any length.
 
     Args:
-        model: As `wfstdec.load_model` gives it, or any `Encoder`.
-        decoder: Over the model's tokens; its frame shift is the model's.
-        cuts: How long recordings are cut.
-        audio: How recordings are read.
-        workers: Pieces that are encoded side by side; None is one for each processor.
-        nbest: Whether pieces have as many hypotheses as the decoder's options ask for.
-        lattices: Makes hypotheses of each piece's lattice, such as
+        model: Result of `wfstdec.load_model`, or any `Encoder`.
+        decoder: Decoder with the model's tokens and frame shift.
+        cuts: Options of cutting long recordings.
+        audio: Options of reading recordings.
+        workers: Pieces encoded in parallel; None is one per processor.
+        nbest: Whether pieces have all hypotheses of the decoder's options.
+        lattices: Function from a piece's lattice to hypotheses, such as
             `wfstdec.batch.LatticeReading`.
 
     Attributes:
-        decode_s: Seconds in the decoder, without finding the cuts.
-        keep: Is given the name and the lattice of each piece, where there are any.
+        decode_s: Seconds in the decoder, without the first pass.
+        keep: Called with name and lattice of each piece, if any.
 
     Raises:
         OptionError: The decoder has other tokens or another frame shift.
@@ -136,7 +135,7 @@ class Transcriber:
 
     @property
     def encode_s(self) -> float:
-        """Seconds that all encoder workers took, added up."""
+        """Seconds of all encoder workers."""
         return self._encoding.encode_s
 
     def __call__(self, audio: AudioLike, boosts: BoostsLike = None) -> Hypothesis:
@@ -151,20 +150,20 @@ class Transcriber:
         on_audio: Callable[[float], Any] | None = None,
         on_piece: Callable[[int, list[Hypothesis]], Any] | None = None,
     ) -> Iterator[Transcript]:
-        """Transcribe recordings, each as soon as it is done, in their order.
+        """Transcribe recordings, and yield transcripts in order.
 
         Args:
-            recordings: In any number; they are asked for as they are needed.
-            on_audio: Takes the seconds of audio of each piece that is decoded. What it
-                raises ends the run, and comes out here.
-            on_piece: Takes where each piece begins, in frames, and its hypotheses.
+            recordings: Recordings in any number, read lazily.
+            on_audio: Called with the seconds of audio of each decoded piece. Its
+                exceptions end the run.
+            on_piece: Called with the first frame of each piece, and its hypotheses.
 
         Yields:
-            A transcript of each; one that failed has its `error`.
+            A transcript of each; a failed one has its `error`.
         """
         pieces: list[tuple[int, list[Hypothesis]]] = []
         error: InputError | None = None
-        # Closed at once: an error in here would keep the threads with its frames.
+        # Closed at once: an error here would keep the threads alive in its frames.
         with contextlib.closing(self._encoding.run(recordings)) as parts:
             for part, found in self._decoded(parts):
                 if isinstance(part, Ended):
@@ -187,22 +186,21 @@ class Transcriber:
     def stream(
         self, boosts: BoostsLike = None, *, cuts: CutOptions = STREAM_CUTS
     ) -> Stream:
-        """Begin a stream of audio, whose utterances end where `cuts` says."""
+        """Return a stream of audio, whose utterances end by the rules of `cuts`."""
         return Stream(self.model, self.decoder, cuts, boosts)
 
     def _decoded(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Any]]:
-        """Each part with the hypotheses of a piece, or with what went wrong."""
+        """Yield each part with the hypotheses of a piece, or with its error."""
         for batch in _batches(parts):
             pieces = [part for part in batch if isinstance(part, Encoded)]
             began = time.perf_counter()
             found = iter(self._decode(pieces))
             self.decode_s += time.perf_counter() - began
-            # In the order of pieces: other parts take none.
+            # In the order of pieces: other parts have no result.
             for part in batch:
                 yield part, next(found) if isinstance(part, Encoded) else None
 
     def _decode(self, pieces: Sequence[Encoded]) -> list[Any]:
-        """Hypotheses of pieces, or lattices, or what is wrong with them."""
         todo = [piece for piece in pieces if piece.logprobs is not None]
         logprobs = [piece.logprobs for piece in todo]
         boosts = [piece.recording.boosts for piece in todo]
@@ -210,7 +208,7 @@ class Transcriber:
         try:
             rest = iter(search_all(self.decoder, logprobs, boosts, self._nbest, record))
         except InputError as error:
-            if len(pieces) > 1:  # of one of them: which, and what of the others?
+            if len(pieces) > 1:  # retry one by one
                 return [self._decode([piece])[0] for piece in pieces]
             error.utterance = None
             return [error]
@@ -221,7 +219,7 @@ class Transcriber:
         ]
 
     def _read(self, piece: Encoded, found: Any) -> Any:
-        """Hypotheses of a lattice: late, since what reads it may keep it."""
+        """Return the hypotheses of a lattice, which the reader may also write."""
         read = reading_and_keeping(self._lattices, self.keep)
         if read is None or isinstance(found, InputError) or piece.logprobs is None:
             return found
@@ -232,7 +230,7 @@ class Transcriber:
             return error
 
     def _name(self, piece: Encoded) -> str:
-        """A piece's own name: with hundredths of seconds, as Kaldi's segments have."""
+        """Return a piece's name: with hundredths of seconds, as in Kaldi's segments."""
         name, part = piece.recording.name, piece.piece
         if part.rule is None and not part.start_frame:  # all of the audio
             return name
@@ -243,14 +241,14 @@ class Transcriber:
 
 
 def check_fit(model: Encoder, decoder: Decoder) -> None:
-    """Raise where a decoder is not over the tokens and frames of a model."""
+    """Raise unless a decoder has the tokens and frames of a model."""
     spec, tokens = model.spec, decoder.vocabulary.tokens
     if decoder.family != spec.family:
         what = f"a {type(decoder).__name__} for a model of the family {spec.family!r}"
         raise OptionError(f"{what}, expected a decoder of that")
     names, theirs = tokens.names, spec.tokens.names
     if names != theirs or tokens.blank != spec.tokens.blank:
-        # The first token that differs tells more than two sizes.
+        # The first differing token is more informative than two sizes.
         pairs = enumerate(itertools.zip_longest(names, theirs))
         what = f"the blank is {tokens.blank} and {spec.tokens.blank}"
         if found := next(((i, a, b) for i, (a, b) in pairs if a != b), None):
@@ -264,8 +262,7 @@ def check_fit(model: Encoder, decoder: Decoder) -> None:
 
 
 def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Group parts so that batches are large, and no part waits for long."""
-    # The clock is read when a part comes: parts that wait go with the next one.
+    # The clock is read when a part arrives: waiting parts go with the next one.
     batch: list[Part] = []
     began = time.monotonic()
     for part in parts:
@@ -282,12 +279,12 @@ def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
 class Final:
     """Words that no longer change."""
 
-    hypothesis: Hypothesis  # With the times of the stream
-    rule: EndpointRule | None  # What ended the utterance; None at the stream's end
+    hypothesis: Hypothesis  # Hypothesis with the times of the stream
+    rule: EndpointRule | None  # Rule that ended the utterance; None at the stream's end
 
 
 class Stream:
-    """Stream of audio; made by `Transcriber.stream`, used by one thread at a time."""
+    """Stream of audio from `Transcriber.stream`, used by one thread at a time."""
 
     def __init__(
         self, model: Encoder, decoder: Decoder, cuts: CutOptions, boosts: BoostsLike
@@ -300,25 +297,25 @@ class Stream:
 
     @property
     def partial(self) -> Partial:
-        """The words so far behind the last final; times from where that ended."""
+        """Words after the last final; times are relative to its end."""
         return self._cutter.partial
 
     def send(self, samples: np.ndarray) -> list[Final]:
-        """Take audio, float32 [n]; utterances that it ends.
+        """Add audio, float32 [n]; return the utterances that end.
 
         Raises:
-            ShapeError, ModelError: As `Encoder.encode`.
+            ShapeError, ModelError: As in `Encoder.encode`.
         """
         return self._take(samples, last=False)
 
     def finish(self) -> list[Final]:
-        """End the stream; what was not final yet."""
+        """End the stream; return the remaining words."""
         finals = self._take(np.empty(0, np.float32), last=True)
         piece = self._cutter.end()
         return finals + ([self._final(piece)] if piece is not None else [])
 
     def close(self) -> None:
-        """Give up the stream, wherever it is."""
+        """Abort the stream."""
         self._cutter.close()
 
     def _take(self, samples: np.ndarray, *, last: bool) -> list[Final]:

@@ -1,11 +1,11 @@
-"""pyctcdecode 0.5.0's interface: change the import, keep the rest.
+"""Interface of pyctcdecode 0.5.0: only the import changes.
 
     from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 
     decoder = build_ctcdecoder(labels, "lm.arpa", unigrams)
     decoder.decode(logits)
 
-`install_shim()` lets code that imports pyctcdecode itself run unchanged.
+After `install_shim()` code that imports pyctcdecode itself runs unchanged.
 """
 
 import sys
@@ -43,7 +43,7 @@ _SOURCES = {
     "decoder": (alphabet, decoder),
     "language_model": (alphabet, language_model),
 }
-"""Modules of ours that each module of the shim takes its names from."""
+"""Our modules by module of the shim."""
 _FACE = (Alphabet, BeamSearchDecoderCTC, LanguageModel, build_ctcdecoder)
 
 
@@ -51,7 +51,7 @@ def install_shim() -> None:
     """Make `pyctcdecode` and its modules importable, in this process.
 
     Raises:
-        OptionError: pyctcdecode itself has been imported already.
+        OptionError: The real pyctcdecode is already imported.
     """
     present = sys.modules.get(_NAME)
     if present is not None and not hasattr(present, _MARK):
@@ -71,15 +71,14 @@ def install_shim() -> None:
 
 
 def remove_shim() -> None:
-    """Remove the modules again, if they are those of `install_shim`."""
+    """Remove the modules of `install_shim`, if present."""
     if hasattr(sys.modules.get(_NAME), _MARK):
         for name in [_NAME, *(f"{_NAME}.{inner}" for inner in _SOURCES)]:
             sys.modules.pop(name, None)
 
 
 def _module(name: str) -> ModuleType:
-    """Enter an empty module."""
-    module = ModuleType(name, "What wfstdec has of pyctcdecode.")
+    module = ModuleType(name, "Part of pyctcdecode in wfstdec.")
     is_package = name == _NAME
     module.__spec__ = ModuleSpec(name, None, origin=__name__, is_package=is_package)
     sys.modules[name] = module

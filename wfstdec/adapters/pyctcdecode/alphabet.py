@@ -1,9 +1,9 @@
-"""Labels of a model as pyctcdecode reads them, and the defaults of pyctcdecode 0.5.0.
+"""Labels of a model, normalised as in pyctcdecode, and the defaults of version 0.5.0.
 
     alphabet = Alphabet.build_alphabet(["<pad>", "|", "a", "b"])
     alphabet.labels                        # ['', ' ', 'a', 'b']
     alphabet.is_bpe                        # False: no label begins with '▁' or '##'
-    tokens = compile_tokens(alphabet)      # as the kernels take it
+    tokens = compile_tokens(alphabet)      # for the kernels
 
 The blank is the empty label, appended where no label is a blank.
 """
@@ -42,17 +42,19 @@ SPECIAL_TOKEN_PTN = re.compile(r"^[<\[].+[>\]]$")
 BLANK_TOKEN_PTN = re.compile(r"^[<\[]pad[>\]]$", re.IGNORECASE)
 UNK_TOKEN_PTN = re.compile(r"^[<\[]unk[>\]]$", re.IGNORECASE)
 _CONTINUES = "##"
-CLOSED = 0  # character that ends a part after which a new word begins; no label has it
+CLOSED = 0  # character of a part after which a new word begins; in no label
 _MIN_COVERAGE = 0.8
 
 BLANK, SPACE, STARTS, INSIDE = range(4)
-"""Kinds of tokens: the blank, a space between words, a piece that starts a word."""
+"""Kinds of tokens: the blank, a space between words, a piece that starts a word,
+others.
+"""
 
 _log = logging.getLogger("wfstdec.adapters")
 
 
 class Alphabet:
-    """Normalised labels; of pieces (`is_bpe`) those that begin with '▁' start words."""
+    """Normalised labels; pieces (`is_bpe`) that begin with '▁' start words."""
 
     def __init__(self, labels: list[str], is_bpe: bool) -> None:
         self._labels = list(labels)
@@ -60,7 +62,7 @@ class Alphabet:
 
     @property
     def labels(self) -> list[str]:
-        """A copy of the labels."""
+        """Copy of the labels."""
         return list(self._labels)
 
     @classmethod
@@ -77,12 +79,12 @@ class Alphabet:
         return cls((_as_pieces if is_bpe else _as_characters)(labels), is_bpe)
 
     def dumps(self) -> str:
-        """The alphabet as JSON."""
+        """Return the alphabet as JSON."""
         return json.dumps({"labels": self.labels, "is_bpe": self.is_bpe})
 
     @classmethod
     def loads(cls, s: str) -> Alphabet:
-        """Read the output of `dumps`, or pyctcdecode's."""
+        """Parse the output of `dumps`, of this class or of pyctcdecode."""
         expected = '{"labels": [...], "is_bpe": ...}'
         try:
             fields = json.loads(s)
@@ -97,7 +99,6 @@ class Alphabet:
 
 
 def _checked(labels: object) -> list[str]:
-    """Labels as a list of different strings."""
     if isinstance(labels, str) or not isinstance(labels, Collection):
         raise TokenTableError(f"labels {labels!r}, expected a list of strings")
     checked = list(labels)
@@ -111,20 +112,18 @@ def _checked(labels: object) -> list[str]:
 
 
 def _with_marks(labels: list[str], unk: str) -> list[str]:
-    """Labels with the blank, appended where there is none, and the unknown label."""
     labels = ["" if BLANK_TOKEN_PTN.match(label) else label for label in labels]
     if unk == UNK_TOKEN and "_" in labels and "" not in labels:
-        labels[labels.index("_")] = ""  # as some models of letters write it
+        labels[labels.index("_")] = ""  # the blank of some letter models
     if "" not in labels:
-        _log.info("no label is a blank: one is put behind the %d labels", len(labels))
+        _log.info("no label is a blank: one is appended to the %d labels", len(labels))
         labels.append("")
     return [unk if UNK_TOKEN_PTN.match(label) else label for label in labels]
 
 
 def _as_characters(labels: list[str]) -> list[str]:
-    """Letters, and a space between words."""
     if "|" in labels and " " not in labels:
-        labels[labels.index("|")] = " "  # as wav2vec 2.0 writes it
+        labels[labels.index("|")] = " "  # the space of wav2vec 2.0
     labels = _with_marks(labels, UNK_TOKEN)
     long = [label for label in labels if len(label) > 1]
     if long:
@@ -139,7 +138,6 @@ def _as_characters(labels: list[str]) -> list[str]:
 
 
 def _as_pieces(labels: list[str]) -> list[str]:
-    """Pieces, '▁' before those that start words."""
     if any(label.startswith(_CONTINUES) for label in labels):
         labels = list(map(_from_hashes, labels))
     labels = _with_marks(labels, UNK_BPE_TOKEN)
@@ -149,7 +147,7 @@ def _as_pieces(labels: list[str]) -> list[str]:
 
 
 def _from_hashes(label: str) -> str:
-    """A piece of an alphabet whose continuations begin with '##'."""
+    """Return a piece of an alphabet whose continuations begin with '##'."""
     if label.startswith(_CONTINUES):
         return label.removeprefix(_CONTINUES)
     if SPECIAL_TOKEN_PTN.match(label) or label in ("", BPE_TOKEN, UNK_BPE_TOKEN):
@@ -158,7 +156,7 @@ def _from_hashes(label: str) -> str:
 
 
 def verify_alphabet_coverage(alphabet: Alphabet, unigrams: Collection[str]) -> None:
-    """Warn where labels can spell few of the words; the better case is named."""
+    """Warn if labels can spell few of the words, and if the other case fits better."""
     known = set("".join(alphabet.labels))
 
     def coverage(words: Collection[str]) -> float:
@@ -178,22 +176,22 @@ def verify_alphabet_coverage(alphabet: Alphabet, unigrams: Collection[str]) -> N
 
 
 class Tokens(NamedTuple):
-    """The alphabet as the kernels take it, V labels."""
+    """Alphabet for the kernels, V labels."""
 
     kind: np.ndarray  # int8 [V]
     alias: np.ndarray  # int32 [V], the first token with the same label
     closes: np.ndarray  # bool [V], whether a new word must begin after it
     char_splits: np.ndarray  # int64 [V + 1], int32: the label inside a word
     chars: np.ndarray
-    first_splits: np.ndarray  # the same where a word begins with it
+    first_splits: np.ndarray  # the same for a label that begins a word
     first_chars: np.ndarray
 
 
 def compile_tokens(alphabet: Alphabet, faithful: bool) -> Tokens:
-    """The alphabet as the kernels take it."""
+    """Return the alphabet for the kernels."""
     labels, is_bpe = alphabet.labels, alphabet.is_bpe
     first = {label: i for i, label in reversed(list(enumerate(labels)))}
-    # The mark of a piece that begins a word is no part of the word.
+    # The word-begin mark of a piece is not a part of the word.
     words = [label.removeprefix(BPE_TOKEN).removesuffix(BPE_TOKEN) for label in labels]
     closes = [is_bpe and label.endswith(BPE_TOKEN) for label in labels]
     if not faithful:
@@ -216,7 +214,7 @@ def compile_tokens(alphabet: Alphabet, faithful: bool) -> Tokens:
 
 
 def code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Splits of texts, int64 [N + 1]; the code points of all, int32."""
+    """Return splits of texts, int64 [N + 1], and the code points of all, int32."""
     splits = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=splits[1:])
     joined = "".join(texts).encode("utf-32-le", "surrogatepass")

@@ -1,4 +1,4 @@
-"""pyctcdecode's decoder: its calls and its outputs.
+"""Decoder with pyctcdecode's methods and outputs.
 
 decoder = build_ctcdecoder(labels, "lm.arpa", unigrams, alpha=0.5, beta=1.5)
 text = decoder.decode(logits)
@@ -39,16 +39,16 @@ _NO_MODEL = (NULL_AUTOMATON, search.NO_WORDS, read_only(np.zeros(0, np.bool_)), 
 
 
 class OutputBeam(NamedTuple):
-    """A beam of `decode_beams`."""
+    """Output beam of `decode_beams`."""
 
     text: str
     last_lm_state: Any  # of the language model, after the last word
     text_frames: list[WordFrames]
-    logit_score: float  # the log-sum of its alignments, nats
-    lm_score: float  # the same with language model and hotwords
+    logit_score: float  # log-sum of its alignments, nats
+    lm_score: float  # with language model and hotwords
 
     def get_mp_safe_beam(self) -> OutputBeam:
-        """Copy the beam for another process, without a state that cannot go there."""
+        """Return a copy for another process, without the language model state."""
         state = self.last_lm_state
         safe = getattr(state, "get_mp_safe_state", None)
         if safe is not None or type(state).__module__ == "kenlm":
@@ -57,7 +57,7 @@ class OutputBeam(NamedTuple):
 
 
 class OutputBeamMPSafe(NamedTuple):
-    """A beam of `decode_beams_batch`: fields as of `OutputBeam`, without the state."""
+    """Output beam of `decode_beams_batch`: `OutputBeam` without the state."""
 
     text: str
     text_frames: list[WordFrames]
@@ -66,16 +66,16 @@ class OutputBeamMPSafe(NamedTuple):
 
     @property
     def last_lm_state(self) -> None:
-        """None; in pyctcdecode's main branch it is a field."""
+        """None, for compatibility with pyctcdecode's main branch."""
 
 
 class Beam(NamedTuple):
-    """A beam between two parts of an utterance; scores as of `OutputBeam`."""
+    """Beam between two parts of an utterance; scores as in `OutputBeam`."""
 
     text: str
-    next_word: str  # a word that ended and is not yet in the text; empty in outputs
+    next_word: str  # ended word that is not yet in the text; empty in outputs
     partial_word: str
-    last_char: str | None  # label of the last frame; None where a new word must begin
+    last_char: str | None  # label of the last frame; None if a new word must begin
     text_frames: list[Frames]
     partial_frames: Frames
     logit_score: float
@@ -83,7 +83,7 @@ class Beam(NamedTuple):
     is_closed: bool = False  # whether the partial word ends with the next token
 
 
-LMBeam = Beam  # the beams that `partial_decode_beams` returns; their `lm_score` is set
+LMBeam = Beam  # a beam of `partial_decode_beams`, with `lm_score`
 EMPTY_START_BEAM = Beam("", "", "", None, [], NULL_FRAMES, 0.0)
 
 
@@ -92,11 +92,12 @@ Limits = tuple[int, float, float, bool, Iterable[str] | None, float]
 
 
 class BeamSearchDecoderCTC:
-    """Prefix beam search with a word language model, as pyctcdecode 0.5.0 does it."""
+    """Prefix beam search with a word language model, as in pyctcdecode 0.5.0."""
 
     model_container: ClassVar[dict[bytes, Any]] = {}
-    """The language models of all decoders, None of one without; as in pyctcdecode they
-    stay until `cleanup` or `clear_class_models`."""
+    """Language models of all decoders, or None. As in pyctcdecode they are kept until
+    `cleanup` or `clear_class_models`.
+    """
     _ALPHABET_SERIALIZED_FILENAME = "alphabet.json"
     _LANGUAGE_MODEL_SERIALIZED_DIRECTORY = "language_model"
 
@@ -135,7 +136,7 @@ class BeamSearchDecoderCTC:
             ) from None
 
     def cleanup(self) -> None:
-        """Drop the language model; the decoder cannot be used any more."""
+        """Drop the language model, after which the decoder is unusable."""
         self.model_container.pop(self._model_key, None)
 
     @classmethod
@@ -150,7 +151,7 @@ class BeamSearchDecoderCTC:
         unk_score_offset: float | None = None,
         lm_score_boundary: bool | None = None,
     ) -> None:
-        """Change parameters of the language model, if there is one, except for None."""
+        """Change parameters of the language model, if any; None keeps a value."""
         values = alpha, beta, unk_score_offset, lm_score_boundary
         if self._language_model is not None:
             params = dict(zip(LanguageModel.JSON_ATTRS, values, strict=True))
@@ -168,7 +169,7 @@ class BeamSearchDecoderCTC:
         hotword_weight: float = defaults.DEFAULT_HOTWORD_WEIGHT,
         lm_start_state: Any = None,
     ) -> list[OutputBeam]:
-        """The beams of an utterance, best first."""
+        """Return the beams of an utterance, best first."""
         width = beam_width, beam_prune_logp, token_min_logp
         limits = *width, prune_history, hotwords, hotword_weight
         endings, state_of = self._decode(logits, limits, lm_start_state)
@@ -184,7 +185,7 @@ class BeamSearchDecoderCTC:
         hotword_weight: float = defaults.DEFAULT_HOTWORD_WEIGHT,
         lm_start_state: Any = None,
     ) -> str:
-        """The best text of an utterance; see `decode_beams`. It prunes histories."""
+        """Return the best text, with pruned histories; see `decode_beams`."""
         width = beam_width, beam_prune_logp, token_min_logp
         limits = *width, True, hotwords, hotword_weight
         return self._decode(logits, limits, lm_start_state, 1)[0][0].text
@@ -200,7 +201,7 @@ class BeamSearchDecoderCTC:
         hotwords: Iterable[str] | None = None,
         hotword_weight: float = defaults.DEFAULT_HOTWORD_WEIGHT,
     ) -> list[list[OutputBeamMPSafe]]:
-        """`decode_beams` of many utterances in threads, without states or a pool."""
+        """Return `decode_beams` of many utterances, in threads; `pool` is ignored."""
         width = beam_width, beam_prune_logp, token_min_logp
         limits = *width, prune_history, models.split_hotwords(hotwords), hotword_weight
 
@@ -220,13 +221,13 @@ class BeamSearchDecoderCTC:
         hotwords: Iterable[str] | None = None,
         hotword_weight: float = defaults.DEFAULT_HOTWORD_WEIGHT,
     ) -> list[str]:
-        """`decode` of many utterances, in threads; see `decode_beams_batch`."""
+        """Return `decode` of many utterances, in threads; see `decode_beams_batch`."""
         width = beam_width, beam_prune_logp, token_min_logp
         limits = *width, models.split_hotwords(hotwords), hotword_weight
         return self._of_each(logits_list, lambda one: self.decode(one, *limits))
 
     def get_starting_state(self) -> tuple[list[Beam], dict[Any, Any], dict[str, float]]:
-        """The beams before an utterance in parts, and two tables."""
+        """Return the beams before an utterance in parts, and two tables."""
         # The first has the language model's start state, at `("", False)`, last of
         # three.
         model = self._language_model
@@ -250,10 +251,10 @@ class BeamSearchDecoderCTC:
         force_next_word: bool = False,
         is_end: bool = False,
     ) -> list[Beam]:
-        """Decode a part of an utterance: beams in, beams out, best first."""
-        # The tables are those of `get_starting_state`, `beams` those of the part
-        # before, `processed_frames` its frames and those before it. `force_next_word`
-        # ends partial words here, and `is_end` the utterance.
+        """Decode a part of an utterance; return its beams, best first."""
+        # The tables are those of `get_starting_state`, `beams` those of the previous
+        # part, `processed_frames` the number of frames in all previous parts.
+        # `force_next_word` ends partial words here, and `is_end` the utterance.
         scorer = hotword_scorer or HotwordScorer((), 0.0)
         width = beam_width, beam_prune_logp, token_min_logp
         limits = *width, prune_history, scorer.words, scorer.weight
@@ -269,7 +270,7 @@ class BeamSearchDecoderCTC:
                 result = [_as_beam(e.text, e.frames, *e[3:]) for e in ended]
             else:
                 result = _read_beams(utterance.store, self._alphabet.labels)
-                # Beams with their words ended are entered once more, to be merged.
+                # Beams with ended words are entered again, to be merged.
                 if force_next_word:
                     frame = int(processed_frames) + len(kept.splits) - 1
                     enter(_words_ended(result), frame)
@@ -282,7 +283,7 @@ class BeamSearchDecoderCTC:
         return result
 
     def _of_each(self, items: Sequence[Any], function: Callable[[Any], Any]) -> list:
-        """Call for every item, in threads where that helps; errors name the item."""
+        """Map a function over items, in threads if possible; errors name the item."""
 
         def call(i: int) -> Any:
             try:
@@ -293,14 +294,13 @@ class BeamSearchDecoderCTC:
 
         model = self._language_model
         on_host = model is not None and _compiled_scorer(model) is None
-        # A model in Python may not be safe for threads.
+        # A model in Python may not be thread-safe.
         with Workers(1 if on_host else self._threads) as workers:
             return workers.map(call, range(len(items)))
 
     def _decode(
         self, logits: Any, limits: Limits, start: Any = None, count: int | None = None
     ) -> tuple[list[Ending], Callable[[Ending], Any]]:
-        """The endings of an utterance, and a function that returns their states."""
         lm = self._language_model
         utterance, kept = self._prepared(logits, limits, start)
         with DeferredSignals():
@@ -316,12 +316,11 @@ class BeamSearchDecoderCTC:
     def _prepared(
         self, logits: Any, limits: Limits, start: Any, num_beams: int = 1
     ) -> tuple[Utterance, KeptTokens]:
-        """Prepare an utterance, and the tokens that it keeps."""
         frames = read_logits(logits, self._num_tokens)
         width, prune_logp, token_min_logp, prune_history, hotwords, weight = limits
         kept = keep_tokens(frames, token_min_logp)
         words, (known, tree) = models.split_hotwords(hotwords), self._hotwords
-        if words != known:  # the tree of the last list is kept
+        if words != known:  # reuse the tree of the last list
             tree = search.build_tree(words)
             self._hotwords = (words, tree)
         if not isinstance(width, int | np.integer) or width < 1:
@@ -376,7 +375,7 @@ class BeamSearchDecoderCTC:
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str | None]:
-        """Find the alphabet of a folder, and its language model's folder, if any."""
+        """Return the paths of alphabet and language model (or None) in a folder."""
         alphabet = BeamSearchDecoderCTC._ALPHABET_SERIALIZED_FILENAME
         model = BeamSearchDecoderCTC._LANGUAGE_MODEL_SERIALIZED_DIRECTORY
         folder = Path(filepath)
@@ -388,7 +387,7 @@ class BeamSearchDecoderCTC:
         names.remove(alphabet)
         if names and model not in names:
             raise FormatError(
-                f"{folder}: found {names}, expected nothing or {model!r} beside"
+                f"{folder}: found {names}, expected nothing else or {model!r}"
             )
         inside = str(folder / model) if names else None
         return {"alphabet": str(folder / alphabet), "language_model": inside}
@@ -397,7 +396,7 @@ class BeamSearchDecoderCTC:
     def load_from_dir(
         cls, filepath: str, unigram_encoding: str | None = None
     ) -> BeamSearchDecoderCTC:
-        """Read a folder that `save_to_dir` wrote, or pyctcdecode's."""
+        """Read a folder of `save_to_dir`, of this class or of pyctcdecode."""
         files = cls.parse_directory_contents(filepath)
         path, inside = Path(str(files["alphabet"])), files["language_model"]
         try:
@@ -415,7 +414,7 @@ class BeamSearchDecoderCTC:
         cls, model_id: str, cache_dir: str | None = None, **kwargs: Any
     ) -> BeamSearchDecoderCTC:
         """Download a decoder's folder from the Hugging Face hub, and read it."""
-        # `cache_dir` is a folder of pyctcdecode's by default; `kwargs` are those of
+        # `cache_dir` defaults to pyctcdecode's folder; `kwargs` are those of
         # `huggingface_hub.snapshot_download`.
         install = "; pip install huggingface_hub"
         with needs("huggingface_hub cannot be imported", install):
@@ -436,13 +435,13 @@ def build_ctcdecoder(
     threads: int | None = None,
     faithful: bool = False,
 ) -> BeamSearchDecoderCTC:
-    """Make a decoder.
+    """Build a decoder.
 
     Args:
         labels: One for each output of the model; see `Alphabet.build_alphabet`.
         kenlm_model_path: An ARPA file, plain or gzip, or a KenLM binary; None decodes
             without a language model.
-        unigrams: The words that are known; None takes those of an ARPA file.
+        unigrams: Known words; None takes those of an ARPA file.
         alpha: Weight of the language model.
         beta: Reward of a word, nats.
         unk_score_offset: Added to the log10-prob of unknown words.
@@ -451,7 +450,7 @@ def build_ctcdecoder(
         faithful: Whether the defects of 0.5.0 are reproduced.
 
     Raises:
-        InputError: Labels, the language model or a parameter cannot be used.
+        InputError: Invalid labels, language model or parameter.
     """
     alphabet = Alphabet.build_alphabet(labels)
     model = None
@@ -467,7 +466,6 @@ def build_ctcdecoder(
 
 
 def _compiled_scorer(model: Any) -> models.NgramScorer | None:
-    """The arrays of a model that the kernels score with; None of any other."""
     if not isinstance(model, LanguageModel) or any(
         getattr(type(model), name) is not getattr(LanguageModel, name)
         for name in _OWN_METHODS
@@ -477,14 +475,13 @@ def _compiled_scorer(model: Any) -> models.NgramScorer | None:
 
 
 def _as_beam(text: str, frames: list[Frames], logit: float, *rest: Any) -> Beam:
-    """A beam without a word under way."""
     return Beam(text, "", "", None, frames, NULL_FRAMES, logit, *rest)
 
 
 def _enter_beams(
     utterance: Utterance, labels: Sequence[str], beams: Sequence[Beam], first_frame: int
 ) -> None:
-    """Enter beams of a user, which have all of their state, into the store."""
+    """Enter beams of a user, with all of their state, into the store."""
     search.begin(utterance.search, utterance.store)
     words = [[*b.text.split(), *b.next_word.split(), b.partial_word] for b in beams]
     for one, beam in zip(words, beams, strict=True):
@@ -518,7 +515,6 @@ def _enter_beams(
 
 @kernel
 def _enter_words(arrays, store, words, places):
-    """Enter the words of beams, and their partial words; the status."""
     chars, splits, ends = words
     word = 0
     for beam in range(len(ends)):
@@ -537,7 +533,6 @@ def _enter_words(arrays, store, words, places):
 
 
 def _read_beams(store: Store, labels: Sequence[str]) -> list[Beam]:
-    """The beams of a store, best first."""
     beams, result = store.beam[: store.counts[engine.BEAM]], []
     texts = search.read_texts(store, beams, False)
     for words, frames, row in zip(*texts, beams.tolist(), strict=True):
@@ -552,7 +547,7 @@ def _read_beams(store: Store, labels: Sequence[str]) -> list[Beam]:
 
 
 def _words_ended(beams: Sequence[Beam]) -> list[Beam]:
-    """End the words under way; equal texts become one, their alignments summed."""
+    """End the partial words; merge equal texts and sum their alignments."""
     merged: dict[str, Beam] = {}
     for beam in beams:
         words, frames, logit = [beam.text], beam.text_frames, beam.logit_score

@@ -1,13 +1,13 @@
-"""Language models, hotwords and their folders, as pyctcdecode has them.
+"""Language models, hotwords and their folders, compatible with pyctcdecode.
 
     lm = LanguageModel("lm.arpa", unigrams, alpha=0.5, beta=1.5)
     score, state = lm.score(lm.get_start_state(), "the")
     score = alpha * (log p(word | state) [+ unk_score_offset, unknown]) + beta
 
-`LanguageModel` is compiled into arrays for the kernels where its n-grams can be listed.
+`LanguageModel` is compiled into arrays for the kernels if its n-grams can be listed.
 Other objects with the four methods of `AbstractLanguageModel` are called from Python,
 once for each text and each partial word. A folder has attrs.json (the parameters),
-unigrams.txt (a word a line) and the model's own file.
+unigrams.txt (one word per line) and the model's file.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from wfstdec.text.kenlm import read_kenlm_header
 
 ATTRS, UNIGRAMS = "attrs.json", "unigrams.txt"
 MODEL_SUFFIXES = (".arpa", ".bin", ".binary", ".gz")
-_NO_UNK_LOG10 = -100.0
-"""Log-prob that KenLM gives `<unk>` where a file has none."""
+_NO_UNK_LOG10 = -100.0  # KenLM's log-prob of `<unk>` for files without it
 _MARKS = {"<s>", "</s>", "<unk>", "<UNK>"}
 _EPSILON = "<eps>"
 _ALL_WORDS = 1 << 20
@@ -49,35 +48,35 @@ _log = logging.getLogger("wfstdec.adapters")
 
 
 class AbstractLanguageModel(abc.ABC):
-    """Interface of a language model, as the search calls it."""
+    """Interface of a language model of the search."""
 
     @property
     @abc.abstractmethod
     def order(self) -> int:
-        """Number of words that a score depends on, the predicted one among them."""
+        """Number of words that a score depends on, including the predicted one."""
 
     @abc.abstractmethod
     def get_start_state(self) -> Any:
-        """The state before an utterance."""
+        """Return the state before an utterance."""
 
     @abc.abstractmethod
     def score_partial_token(self, partial_token: str) -> float:
-        """Score the beginning of a word, until the word is complete; nats."""
+        """Return the score of an incomplete word; nats."""
 
     @abc.abstractmethod
     def score(
         self, prev_state: Any, word: str, is_last_word: bool = False
     ) -> tuple[float, Any]:
-        """Score a word in a state; nats, and the state after it."""
+        """Return the score of a word after a state, nats, and the next state."""
         # With `is_last_word` the score includes that of the utterance's end.
 
     def save_to_dir(self, filepath: str) -> None:
-        """Write the model into a folder, where its kind can be written."""
+        """Write the model into a folder, if supported."""
         raise NotImplementedError(f"{type(self).__name__} cannot be saved")
 
     @classmethod
     def load_from_dir(cls, filepath: str) -> AbstractLanguageModel:
-        """Read a model from a folder, where its kind can be read."""
+        """Read a model from a folder, if supported."""
         raise NotImplementedError(f"{cls.__name__} cannot be loaded")
 
     def reset_params(self, **params: Any) -> None:  # noqa: B027 (may be left out)
@@ -85,7 +84,7 @@ class AbstractLanguageModel(abc.ABC):
 
 
 class LanguageModel(AbstractLanguageModel):
-    """An n-gram model with the rewards of pyctcdecode."""
+    """N-gram model with the word rewards of pyctcdecode."""
 
     JSON_ATTRS = ("alpha", "beta", "unk_score_offset", "score_boundary")
     tree: WordTree
@@ -107,7 +106,7 @@ class LanguageModel(AbstractLanguageModel):
         if unigrams is None:
             _log.warning(
                 "no unigrams: every beginning of a word counts as unknown; give the "
-                "words that may occur (of an ARPA file they are taken)"
+                "words that may occur (an ARPA file lists them)"
             )
         elif isinstance(unigrams, str):
             raise OptionError(f"unigrams {unigrams!r}, expected a list of words")
@@ -115,7 +114,7 @@ class LanguageModel(AbstractLanguageModel):
             self._unigram_set = {word for word in unigrams if self._has(word)}
             count, num_known = len(set(unigrams)), len(self._unigram_set)
             if count < _FEW_UNIGRAMS:
-                _log.warning("only %d unigrams: is this small or made data?", count)
+                _log.warning("only %d unigrams: is this a test model?", count)
             if num_known < _FEW_KNOWN * count:
                 _log.warning(
                     "the language model has %.1f %% of %d unigrams: are they of its "
@@ -130,7 +129,7 @@ class LanguageModel(AbstractLanguageModel):
             self.is_listed = read_only(listed if known else np.ones_like(listed))
 
     def __deepcopy__(self, memo: dict) -> LanguageModel:
-        """Share everything except the parameters: it never changes."""
+        """Share everything except the parameters: the rest is immutable."""
         return copy.copy(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -149,13 +148,13 @@ class LanguageModel(AbstractLanguageModel):
                 raise OptionError(f"{name}={value!r}, expected {expected}")
 
     def check_usable(self) -> None:
-        """Raise `OptionError` for NaN, which may be set as in pyctcdecode."""
+        """Raise `OptionError` for NaN parameters, which pyctcdecode lets users set."""
         for name in self.JSON_ATTRS[:3]:
             if np.isnan(getattr(self, name)):
                 raise OptionError(f"{name}=nan, expected a number to decode with")
 
     def reset_params(self, **params: Any) -> None:
-        """Change parameters by name, all or none; None changes nothing."""
+        """Change parameters by name, all or none; None keeps a value."""
         before = self.serializable_attrs
         for name in self.JSON_ATTRS:
             if params.get(name) is not None:
@@ -168,21 +167,21 @@ class LanguageModel(AbstractLanguageModel):
 
     @property
     def order(self) -> int:
-        """The order of the model; of a user's one all words, unless it has its own."""
+        """Order of the model; for a user's model without one, all words."""
         return int(getattr(self.scorer, "order", _ALL_WORDS))
 
     @property
     def unigrams(self) -> frozenset[str]:
-        """The words that are known; empty where none were given."""
+        """Known words; empty if none were given."""
         return frozenset(self._unigram_set)
 
     @property
     def serializable_attrs(self) -> dict[str, Any]:
-        """The parameters by name."""
+        """Parameters by name."""
         return {name: getattr(self, name) for name in self.JSON_ATTRS}
 
     def get_start_state(self) -> Any:
-        """The state before a sentence, or without a history."""
+        """Return the state before a sentence, or without a history."""
         bare = None if self.score_boundary else getattr(self.scorer, "empty", None)
         return (bare or self.scorer.start)()
 
@@ -196,7 +195,7 @@ class LanguageModel(AbstractLanguageModel):
         return {word[:end] for word in known for end in range(len(word) + 1)}
 
     def score_partial_token(self, partial_token: str) -> float:
-        """`unk_score_offset`, if no known word begins so; more for long ones."""
+        """Return `unk_score_offset` if no known word begins so; more for long parts."""
         if partial_token in self._prefixes:
             return 0.0
         length = max(len(partial_token), alphabet.AVG_TOKEN_LEN)
@@ -205,7 +204,7 @@ class LanguageModel(AbstractLanguageModel):
     def score(
         self, prev_state: Any, word: str, is_last_word: bool = False
     ) -> tuple[float, Any]:
-        """See `AbstractLanguageModel`."""
+        """Return a word's score, nats, and the next state; see the base class."""
         is_known = self._has(word)
         cost, state = self.scorer.score(prev_state, word if is_known else UNK)
         logp = -cost
@@ -215,7 +214,7 @@ class LanguageModel(AbstractLanguageModel):
         return score + (self.score_end(state) if is_last_word else 0.0), state
 
     def score_end(self, state: Any) -> float:
-        """The score of the end of an utterance in a state; nats."""
+        """Return the score of the end of an utterance after a state; nats."""
         return self.alpha * -self.scorer.finish(state) if self.score_boundary else 0.0
 
     def save_to_dir(self, filepath: str, unigram_encoding: str | None = None) -> None:
@@ -239,7 +238,7 @@ class LanguageModel(AbstractLanguageModel):
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str]:
-        """Find the files of a model's folder: attributes, unigrams, the model."""
+        """Return the files of a model's folder: attributes, unigrams, the model."""
         folder = Path(filepath)
         names = names_in(folder)
         models = [name for name in names if name.endswith(MODEL_SUFFIXES)]
@@ -253,7 +252,7 @@ class LanguageModel(AbstractLanguageModel):
 
     @classmethod
     def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> Self:
-        """Read the output of `save_to_dir`, or pyctcdecode's."""
+        """Read the output of `save_to_dir`, of this class or of pyctcdecode."""
         files = LanguageModel.parse_directory_contents(filepath)
         path, text = files["json_attrs"], read_text(Path(files["json_attrs"]))
         try:
@@ -270,7 +269,7 @@ class LanguageModel(AbstractLanguageModel):
 
 
 class MultiLanguageModel(AbstractLanguageModel):
-    """Two or more models: scores are their mean. It is called from Python."""
+    """Mean of two or more models, called from Python."""
 
     def __init__(self, language_models: list[LanguageModel]) -> None:
         if len(language_models) < 2:
@@ -281,34 +280,34 @@ class MultiLanguageModel(AbstractLanguageModel):
 
     @property
     def order(self) -> int:
-        """The highest order."""
+        """Highest order."""
         return max(lm.order for lm in self._language_models)
 
     def get_start_state(self) -> list[Any]:
-        """The state of each."""
+        """Return the state of each model."""
         return [lm.get_start_state() for lm in self._language_models]
 
     def score_partial_token(self, partial_token: str) -> float:
-        """The mean."""
+        """Return the mean score."""
         scores = [lm.score_partial_token(partial_token) for lm in self._language_models]
         return sum(scores) / len(scores)
 
     def score(
         self, prev_state: Any, word: str, is_last_word: bool = False
     ) -> tuple[float, Any]:
-        """See `AbstractLanguageModel`."""
+        """Return the mean score, nats, and the next states."""
         pairs = zip(self._language_models, prev_state, strict=True)
         scored = [lm.score(state, word, is_last_word) for lm, state in pairs]
         return sum(score for score, _ in scored) / len(scored), [s for _, s in scored]
 
     def score_end(self, state: Any) -> float:
-        """The mean of the scores of the end."""
+        """Return the mean of the scores of the end."""
         pairs = zip(self._language_models, state, strict=True)
         return sum(lm.score_end(one) for lm, one in pairs) / len(self._language_models)
 
 
 class LMState(NamedTuple):
-    """A state of an n-gram model; it means nothing to another model."""
+    """State of an n-gram model, valid for this model only."""
 
     state: int
 
@@ -331,15 +330,15 @@ class NgramScorer:
         self.lm = NgramLM.from_arpa(model, (_EPSILON, *words), unk_cost=unk_cost)
 
     def start(self) -> LMState:
-        """The state behind `<s>`."""
+        """Return the state after `<s>`."""
         return LMState(self.lm.start)
 
     def empty(self) -> LMState:
-        """The state without a history."""
+        """Return the state without a history."""
         return LMState(0)
 
     def check(self, state: Any) -> LMState:
-        """Check a user's state."""
+        """Validate a user's state."""
         is_state = isinstance(state, LMState)
         if not is_state or not 0 <= state.state < self.lm.num_states:
             raise OptionError(
@@ -348,13 +347,13 @@ class NgramScorer:
         return state
 
     def score(self, state: Any, word: str) -> tuple[float, LMState]:
-        """The cost of a word, and the state behind it."""
+        """Return the score of a word, and the next state."""
         label = self.words.get(word, self.lm.num_labels)
         cost, after = self.lm.step(self.check(state).state, label)
         return cost, LMState(after)
 
     def finish(self, state: Any) -> float:
-        """The cost of `</s>`."""
+        """Return the score of `</s>`."""
         return self.lm.final(self.check(state).state)
 
 
@@ -385,7 +384,7 @@ def open_scorer(model: Any) -> UserLM:
 
 
 def unigrams_of(scorer: UserLM, faithful: bool) -> list[str] | None:
-    """The words of an ARPA file; None where the model does not list them."""
+    """Return the words of an ARPA file; None if the model does not list them."""
     if not isinstance(scorer, NgramScorer) or not scorer.is_arpa:
         return None
     if not faithful or scorer.path is None:
@@ -394,7 +393,7 @@ def unigrams_of(scorer: UserLM, faithful: bool) -> list[str] | None:
 
 
 def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
-    """The words of an ARPA file whose lines have a back-off weight."""
+    """Return the words of an ARPA file whose lines have a back-off weight."""
     lines = read_lines(arpa_path)
     sections = [i for i, line in enumerate(lines) if line.startswith("\\")]
     begin = next((i for i in sections if lines[i].strip() == "\\1-grams:"), len(lines))
@@ -409,7 +408,7 @@ def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
 
 
 def split_hotwords(hotwords: Iterable[str] | None) -> tuple[str, ...]:
-    """The words of a list of hotwords, sorted, each once."""
+    """Return the words of a list of hotwords, sorted, without duplicates."""
     if hotwords is None:
         return ()
     if isinstance(hotwords, str):
@@ -425,7 +424,7 @@ def split_hotwords(hotwords: Iterable[str] | None) -> tuple[str, ...]:
 
 
 class HotwordScorer:
-    """Scorer of hotwords in Python; phrases count word by word, `weight` is in nats."""
+    """Scorer of hotwords in Python; words of phrases count singly; `weight` in nats."""
 
     def __init__(self, words: Iterable[str], weight: float) -> None:
         self._words = frozenset(words)
@@ -441,38 +440,37 @@ class HotwordScorer:
         hotwords: Iterable[str] | None = None,
         weight: float = alphabet.DEFAULT_HOTWORD_WEIGHT,
     ) -> HotwordScorer:
-        """The scorer of a list of hotwords."""
+        """Return the scorer of a list of hotwords."""
         return cls(split_hotwords(hotwords), weight)
 
     def __contains__(self, item: str) -> bool:
-        """Test whether a hotword begins so."""
         return item in self._shortest
 
     def score(self, text: str) -> float:
-        """Score the hotwords of a text."""
+        """Return the score of the hotwords in a text."""
         return self.weight * sum(word in self._words for word in text.split())
 
     def score_partial_token(self, token: str) -> float:
-        """Score the beginning of a hotword."""
+        """Return the score of the beginning of a hotword."""
         shortest = self._shortest.get(token)
         return self.weight * len(token) / shortest if shortest else 0.0
 
 
 def names_in(folder: Path) -> list[str]:
-    """The files of a folder that are not hidden."""
+    """Return the files of a folder that are not hidden."""
     with reading(folder, "folder"):
         names = sorted(path.name for path in folder.iterdir())
     return [name for name in names if not name.startswith((".", "__"))]
 
 
 def read_text(path: Path, encoding: str | None = None) -> str:
-    """The text of a file."""
+    """Return the text of a file."""
     with reading(path, "file", "text"):
         return path.read_text(encoding or "utf-8")
 
 
 def write_text(path: Path, text: str, encoding: str | None = None) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file atomically."""
     try:
         with atomic_write(path, "wb") as file:
             file.write(text.encode(encoding or "utf-8"))

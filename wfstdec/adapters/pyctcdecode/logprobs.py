@@ -1,9 +1,9 @@
-"""Logits as pyctcdecode takes them, to the tokens that a frame is searched with.
+"""Token selection of pyctcdecode: from logits to the tokens of each frame.
 
-Logits and log-probs are normalised, probabilities become their logs, and no log-prob is
-below that of 1e-15. pyctcdecode iterates over the tokens of a frame in the order of a
-Python set, which decides ties, and which beam's frames a merged beam has: so such a set
-is made here.
+Logits and log-probs are normalised, probabilities become their logs, and the floor of a
+log-prob is log 1e-15. pyctcdecode iterates over the tokens of a frame in the order of a
+Python set, which decides ties, and the frames of merged beams. The kernels reproduce
+this order.
 """
 
 import math
@@ -33,15 +33,15 @@ _P4, _P5 = float32(8.3334519073e-3), float32(1.3981999507e-3)
 
 
 class KeptTokens(NamedTuple):
-    """The tokens of T frames."""
+    """Tokens of T frames."""
 
     splits: np.ndarray  # int64 [T + 1]
-    tokens: np.ndarray  # int32, in the order of their visits
+    tokens: np.ndarray  # int32, in order of visits
     logps: np.ndarray  # float64, natural log
 
 
 def read_logits(logits: Any, num_tokens: int) -> np.ndarray:
-    """Check logits, log-probs or probabilities; float [T, V] in C order, logs."""
+    """Return logits, log-probs or probabilities as logs, float [T, V] in C order."""
     array = as_numpy(logits)
     if array.ndim != 2:
         raise ShapeError(
@@ -50,7 +50,7 @@ def read_logits(logits: Any, num_tokens: int) -> np.ndarray:
     if array.shape[1] != num_tokens:
         raise ShapeError(
             f"logits have V={array.shape[1]} tokens, expected V={num_tokens} as labels "
-            "(a blank is put behind labels that have none)"
+            "(a blank is appended to labels without one)"
         )
     if np.issubdtype(array.dtype, np.integer):
         array = array.astype(np.float64)
@@ -58,14 +58,14 @@ def read_logits(logits: Any, num_tokens: int) -> np.ndarray:
         raise ShapeError(f"logits are {array.dtype}, expected numbers")
     wide = np.float64 if array.dtype == np.float64 else np.float32
     frames = np.require(array, wide, ["C", "W"])
-    # pyctcdecode also takes probabilities and recognises them by their sums.
+    # pyctcdecode also accepts probabilities and recognises them by their sums.
     if _are_probabilities(frames):
         return np.log(np.clip(frames, MIN_TOKEN_CLIP_P, 1)).astype(wide)
     return frames
 
 
 def _are_probabilities(frames: np.ndarray) -> bool:
-    """Test whether no number is below 0 and rows sum to 1."""
+    """Return whether all numbers are 0 or more and rows sum to 1."""
     if not len(frames) or not frames[0].min() >= 0 or not frames.min() >= 0:
         return False
     sums = frames.sum(axis=1, dtype=np.float64)
@@ -101,7 +101,7 @@ def keep_tokens(frames: np.ndarray, token_min_logp: float) -> KeptTokens:
 
 @kernel
 def _add_up_float32(frames, best, total):
-    """Sum exp(logit - best) of frames; the first bad frame, or T."""
+    """Sum exp(logit - best) of frames; return the first bad frame, or T."""
     num_frames, num_tokens = frames.shape
     for t in range(num_frames):
         x, top, units = frames[t], frames[t, best[t]], int64(0)
@@ -118,7 +118,7 @@ def _add_up_float32(frames, best, total):
             p = p * r + _P2
             p = (p * r + _HALF) * r * r + r + _ONE
             scale = int32((power + int32(127)) << int32(23)).view(np.float32)
-            # The order of a sum of integers does not matter, so that it is vectorised.
+            # Integer sums are exact in any order, so this vectorises.
             units += int64(int32(p * scale * _UNIT + _HALF))
         total[t] = float(units) / float(_UNIT)
     return num_frames
@@ -126,7 +126,6 @@ def _add_up_float32(frames, best, total):
 
 @kernel
 def _add_up_float64(frames, best, total):
-    """Do it in float64."""
     num_frames, num_tokens = frames.shape
     for t in range(num_frames):
         x, top, added_up = frames[t], frames[t, best[t]], 0.0
@@ -140,7 +139,7 @@ def _add_up_float64(frames, best, total):
 
 @inlined
 def _has_any(block, least):
-    """Test if a number is not below another; no early exit, so that it vectorises."""
+    """Return whether a number is `least` or more; without early exit it vectorises."""
     count = int32(0)
     for i in range(len(block)):
         count += int32(block[i] >= least)
@@ -149,14 +148,14 @@ def _has_any(block, least):
 
 @kernel
 def _keep(frames, best, log_total, least, near, splits, tokens):
-    """Fill in the tokens of each frame in order: the best, and those near it."""
+    """Write the tokens of each frame in order: the best, and those near it."""
     num_frames, num_tokens = frames.shape
     for t in range(num_frames):
         x, at = frames[t], splits[t]
         top, total = x[best[t]], log_total[t]
         cut = (top + total + near) - abs(top) * _ROUNDING
         for begin in range(0, num_tokens, _BLOCK):
-            # Most blocks are far below; `cut` is low enough to lose none to rounding.
+            # Most blocks are far below; `cut` leaves a margin for rounding.
             if least > _FLOOR and not _has_any(x[begin : begin + _BLOCK], cut):
                 continue
             for i in range(begin, min(begin + _BLOCK, num_tokens)):

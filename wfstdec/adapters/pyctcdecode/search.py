@@ -1,9 +1,10 @@
-"""pyctcdecode's prefix beam search: rules of the engine in numba, its trees, its texts.
+"""Prefix beam search of pyctcdecode: rules of the engine, trees and texts.
 
 A beam is (text, part, last token): `history` is a text, a node of a tree of words, and
-`node` a part, the word under way, of a tree of characters. Both grow with the search.
-Beams are visited token by token in the order of `logprobs.keep_tokens`, and stand in
-the order of their first visit. It decides ties, and whose frames a merged beam has.
+`node` a part (the incomplete word), a node of a tree of characters. Both trees grow
+with the search. Beams are visited token by token in the order of
+`logprobs.keep_tokens`, and sorted by their first visit. This order decides ties, and
+the frames of merged beams.
 """
 
 import math
@@ -33,13 +34,13 @@ _BEAM = "f8 logit total", "i4 history node token trace start end"
 RECORDS = dict(
     # `logit` is the log-sum of the alignments, `total` adds all scores; `trace` has the
     # frames of complete words, `start` and `end` are those of the part, -1 for none.
-    # `ended` is the text with the part as its last word, once it is known.
+    # `ended` is the text including the part, once it is known.
     beam=record(*_BEAM, "i4 ended", align=True),
-    # The word that ended in this frame: `word_end` is -1 if none did. `key` is the
+    # Frames of the word that ended in this frame, `word_end` -1 for none. `key` is the
     # text, or a hash of its last words.
     candidate=record(*_BEAM, "i4 word_start word_end", "i8 key"),
     trace=record("i4 previous start end"),
-    # Score while it is under way; nodes in the trees of known words and of hotwords, -1
+    # Score while incomplete; nodes in the trees of known words and of hotwords, -1
     # outside; label in the language model.
     part=record(
         "f8 score",
@@ -58,7 +59,7 @@ RECORDS = dict(
 
 
 class WordTree(NamedTuple):
-    """A tree of characters, N nodes, the root first."""
+    """Tree of characters, N nodes, the root first."""
 
     slots: np.ndarray  # SLOT [2**n > 2 N]
     word: np.ndarray  # int32 [N], the word that ends there, -1 if none
@@ -72,7 +73,7 @@ class Search(NamedTuple):
     hotwords: WordTree
     automaton: Automaton
     vocabulary: WordTree  # of the language model's words
-    is_listed: np.ndarray  # bool: those that are no `<unk>`
+    is_listed: np.ndarray  # bool: false for `<unk>`
     start_state: int
     beam_width: int
     beam_prune_logp: float
@@ -90,12 +91,12 @@ class Search(NamedTuple):
 
 
 def store_pool(first_size: int = 2048) -> Pool[Store]:
-    """A pool of stores for this search."""
+    """Return a pool of stores for this search."""
     return engine.store_pool(RECORDS, first_size)
 
 
 def build_tree(words: Sequence[str], listed: np.ndarray | None = None) -> WordTree:
-    """The tree of sorted, different words; `least` counts those that are listed."""
+    """Return the tree of sorted, distinct words; `least` counts listed words."""
     splits, chars = code_points(words)
     parent, char, depth, word = grow_tree(chars, splits)
     if listed is None:
@@ -129,7 +130,7 @@ NO_WORDS = build_tree([])
 
 @kernel
 def begin(search, store):
-    """Begin an utterance: one beam, of an empty text."""
+    """Begin an utterance: one beam with an empty text."""
     engine.clear(store)
     root, text = store.parts[0], store.histories[0]
     root.score, root.parent, root.symbol, root.length = 0.0, -1, -1, 0
@@ -147,7 +148,7 @@ def begin(search, store):
 
 @inlined
 def extend(search, store, part, chars, splits, row):
-    """The part with a row of characters appended; -1 where there is no room."""
+    """Return the part with a row of characters appended; -1 if there is no room."""
     for at in range(splits[row], splits[row + 1]):
         char = int64(chars[at])
         slot = slot_of(store.part_slots, part, char)
@@ -162,7 +163,7 @@ def extend(search, store, part, chars, splits, row):
 
 @part
 def _new_part(search, store, parent, char, slot):
-    """A part, scored while it is under way, and as a word."""
+    """Create a part, scored as incomplete and as a word."""
     parts, count = store.parts, store.counts[engine.PARTS]
     if count >= len(parts):
         return int64(-1)
@@ -198,7 +199,7 @@ def _new_part(search, store, parent, char, slot):
 
 @inlined
 def text_child(search, store, parent, part):
-    """The text with one more word; -1 where there is no room."""
+    """Return the text with one more word; -1 if there is no room."""
     word = int64(part)
     if store.parts[part].symbol == CLOSED:
         word = int64(store.parts[part].parent)
@@ -237,7 +238,7 @@ def _new_text(search, store, parent, word, slot):
 
 @inlined
 def _score_word(search, state, label, is_known):
-    """The score of a word with its reward, and the state after it."""
+    """Return the score of a word with its reward, and the next state."""
     cost, after = step(search.automaton, 0, state, label)
     logp = -float(cost)
     if not is_known:
@@ -254,7 +255,7 @@ def _score_end(search, state):
 
 @kernel
 def advance(search, store, frames, first, stop):
-    """Search frames `first` to `stop - 1`; the status, and the frame reached."""
+    """Search frames `first` to `stop - 1`; return the status, and the frame reached."""
     counts = store.counts
     for frame in range(first, stop):
         forced = counts[FORCED] != 0
@@ -274,7 +275,6 @@ def advance(search, store, frames, first, stop):
 
 @inlined
 def _expand(search, store, frames, index, forced):
-    """Make the candidates of a frame: status, how many, whether a word is forced."""
     table, counts, count = search.tokens, store.counts, int64(0)
     beams, frame = store.beam[: counts[engine.BEAM]], counts[engine.FRAMES]
     counts[engine.STAMP] += 1
@@ -333,7 +333,7 @@ def _expand(search, store, frames, index, forced):
 
 @inlined
 def _merge(store, count, text, part, token, logit):
-    """The number of a candidate, `count` if it is new; -1 where there is no room."""
+    """Return a candidate's number, `count` if it is new, -1 if there is no room."""
     stamp = store.counts[engine.STAMP]
     slot, number = engine.find_candidate(
         store.candidates, store.slots, stamp, text, part, token
@@ -351,7 +351,7 @@ def _merge(store, count, text, part, token, logit):
 
 @inlined
 def log_sum(a, b):
-    """ln(exp(a) + exp(b))."""
+    """Return ln(exp(a) + exp(b))."""
     if a < b:
         a, b = b, a
     if b - a < _MIN_DIFFERENCE:
@@ -361,7 +361,6 @@ def log_sum(a, b):
 
 @inlined
 def _score(search, store, count):
-    """Add scores of the language model and of hotwords; OK, or ASK."""
     unscored = False
     for i in range(count):
         c = store.candidates[i]
@@ -379,7 +378,6 @@ def _score(search, store, count):
 
 @inlined
 def _choose(search, store, count, prunes_history):
-    """Put the best candidates into `order`; how many."""
     best, wanted = -np.inf, search.beam_width
     for i in range(count):
         best = max(best, store.candidates[i].total)
@@ -390,10 +388,10 @@ def _choose(search, store, count, prunes_history):
 
 @inlined
 def _prune_history(store, kept):
-    """Drop what differs from something better only in words long past; how many."""
+    """Drop beams equal to a better one in the last words; return the number kept."""
     store.counts[engine.STAMP] += 1
     stamp, left = store.counts[engine.STAMP], int64(0)
-    # In the order of totals, so that the first of its kind is the best.
+    # In the order of totals, so that the first of equal ones is the best.
     for i in range(kept):
         number = int64(store.order[i])
         c = store.candidates[number]
@@ -410,7 +408,6 @@ def _prune_history(store, kept):
 
 @inlined
 def _keep(store, chosen):
-    """Make beams of the candidates in `order`."""
     counts = store.counts
     for i in range(chosen):
         c, beam = store.candidates[store.order[i]], store.beam[i]
@@ -428,7 +425,7 @@ def _keep(store, chosen):
 
 @kernel
 def _finish(search, store, is_scored):
-    """End the utterance: its endings are the candidates in `order`, the best first."""
+    """End the utterance: the endings are the candidates in `order`, best first."""
     # `start` and `end` of an ending are the frames of the word that ended with it,
     # `end` is -1 if none did; `word_end` is the part of the last beam merged.
     counts, texts, count = store.counts, store.histories, int64(0)
@@ -468,7 +465,7 @@ def _finish(search, store, is_scored):
 
 
 class HostModel:
-    """A language model in Python for one utterance: scores texts and parts."""
+    """Language model in Python for one utterance: scores texts and parts."""
 
     def __init__(self, model: Any, start_state: Any, search: Search) -> None:
         self._model, self._search = model, search
@@ -480,7 +477,7 @@ class HostModel:
         self.score(store, candidates["history"], candidates["node"])
 
     def score(self, store: Store, texts: np.ndarray, parts: np.ndarray) -> None:
-        """Score those that are not yet, each once."""
+        """Score texts and parts without a score, each once."""
         for node in _unscored(store.parts, parts):
             score = self._model.score_partial_token(text_of(store, node))
             store.parts["score"][node], store.parts["is_scored"][node] = score, True
@@ -509,7 +506,7 @@ class HostModel:
             text["ended"], text["state"] = text["raw"] + score, state
 
     def _end(self, store: Store, text: np.void, empty_word: bool) -> tuple[float, int]:
-        """The score of the end, and the number of the state after it."""
+        """Return the score of the end, and the number of the state after it."""
         number, model = int(text["state"]), self._model
         if empty_word:
             score, after = model.score(self.states[number], "", is_last_word=True)
@@ -517,7 +514,7 @@ class HostModel:
             return score, len(self.states) - 1
         if hasattr(model, "score_end"):
             return model.score_end(self.states[number]), number
-        # The difference that it makes to the last word.
+        # The change of the last word's score.
         before = self.states[store.histories[max(int(text["parent"]), 0)]["state"]]
         word = text_of(store, text["symbol"])
         ended = model.score(before, word, is_last_word=True)[0]
@@ -525,12 +522,11 @@ class HostModel:
 
 
 def _unscored(nodes: np.ndarray, numbers: np.ndarray) -> list[int]:
-    """Nodes that have no score, once each, in their order."""
     return list(dict.fromkeys(numbers[~nodes["is_scored"][numbers]].tolist()))
 
 
 def end(utterance: Utterance) -> None:
-    """End an utterance, which leaves its endings in the store."""
+    """End an utterance; the endings are in the store."""
     is_scored = False
     while status := _finish(utterance.search, utterance.store, is_scored):
         if status == engine.ASK:
@@ -544,27 +540,27 @@ Frames = tuple[int, int]  # the first frame of a word, and the one after its las
 
 
 class Ending(NamedTuple):
-    """A text of a whole utterance."""
+    """Text of a whole utterance."""
 
     words: list[str]
     frames: list[Frames]  # of each word
     state: int  # of the language model after the last word
-    logit_score: float  # the log-sum of its alignments, nats
+    logit_score: float  # log-sum of its alignments, nats
     total: float  # with language model and hotwords
 
     @property
     def text(self) -> str:
-        """The words."""
+        """Words with spaces."""
         return " ".join(self.words)
 
     @property
     def timed(self) -> list[tuple[str, Frames]]:
-        """Each word with its frames."""
+        """Return each word with its frames."""
         return list(zip(self.words, self.frames, strict=False))
 
 
 def read_endings(store: Store, count: int | None = None) -> list[Ending]:
-    """The endings, best first; at most `count`."""
+    """Return at most `count` endings, best first."""
     endings = store.candidates[store.order[: store.counts[CHOSEN]][:count]]
     states = store.histories["state"][endings["history"]].tolist()
     scores = endings["logit"].tolist(), endings["total"].tolist()
@@ -572,7 +568,7 @@ def read_endings(store: Store, count: int | None = None) -> list[Ending]:
 
 
 def read_texts(store: Store, rows: np.ndarray, is_end: bool) -> tuple[list, list]:
-    """Words of beams or, `is_end`, of endings, and their frames."""
+    """Return words of beams (of endings if `is_end`), and their frames."""
     size, begin = 256 * len(rows), -1
     splits = np.zeros(len(rows) + 1, np.int64)
     while begin < 0:
@@ -587,7 +583,7 @@ def read_texts(store: Store, rows: np.ndarray, is_end: bool) -> tuple[list, list
 
 
 def text_of(store: Store, node: int) -> str:
-    """A word, or the beginning of one."""
+    """Return a word, or the beginning of one."""
     chars, parents, text = store.parts["symbol"], store.parts["parent"], ""
     while node > 0:
         text = chr(chars[node]) + text if chars[node] != CLOSED else text
@@ -597,9 +593,9 @@ def text_of(store: Store, node: int) -> str:
 
 @kernel
 def _write(store, rows, is_end, chars, frames, splits):
-    """Write texts and frames from the end; where they begin, -1 if there is no room."""
-    # Trees lead from the end to the beginning, so that everything comes out forwards.
-    # Every word has a space after it, and every text a 0.
+    """Write texts and frames backwards; return their starts, -1 if there is no room."""
+    # Traces lead from the end to the beginning, so the output reads forwards. Every
+    # word has a space after it, and every text a 0.
     end, last = len(chars), len(frames)
     for n in range(len(rows) - 1, -1, -1):
         splits[n + 1] = last

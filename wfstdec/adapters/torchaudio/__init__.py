@@ -1,4 +1,4 @@
-"""torchaudio's CTC decoder: the same calls and answers, without flashlight-text.
+"""CTC decoder with torchaudio's interface, without flashlight-text.
 
 from wfstdec.adapters.torchaudio import ctc_decoder
 

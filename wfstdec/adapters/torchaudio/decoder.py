@@ -1,4 +1,4 @@
-"""torchaudio's decoder: `ctc_decoder` from files and options, its calls and answers."""
+"""Decoder with torchaudio's interface; `ctc_decoder` builds it from files."""
 
 import functools
 import importlib
@@ -31,19 +31,19 @@ Array = Any  # a torch tensor where torch is installed, else a NumPy array
 
 
 class CTCHypothesis(NamedTuple):
-    """A hypothesis of an utterance, one of the n best."""
+    """Hypothesis of an utterance."""
 
     tokens: Array  # int64 [L], without blanks and repeats; silence before and after
-    words: list[str]  # none without a lexicon
-    score: float  # emissions, language model and all other scores
-    timesteps: Array  # int32 [L], where tokens begin; frames from 1, 0 is the silence
+    words: list[str]  # empty without a lexicon
+    score: float  # sum of emissions, language model and all other scores
+    # int32 [L], first frames of tokens; frames count from 1, 0 is the silence
+    timesteps: Array
 
 
 class CTCDecoder:
-    """A decoder as torchaudio has it; `ctc_decoder` makes one."""
+    """Decoder with torchaudio's methods; `ctc_decoder` builds one."""
 
-    # Calls may come from several threads; the four streaming verbs are of one
-    # utterance.
+    # Calls are thread-safe; the four streaming methods share one utterance.
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class CTCDecoder:
     def __call__(
         self, emissions: Array, lengths: Array | None = None
     ) -> list[list[CTCHypothesis]]:
-        """Decode a batch: for each utterance at most `nbest` hypotheses, best first."""
+        """Decode a batch: at most `nbest` hypotheses of each utterance, best first."""
         # `emissions`: float32 [B, T, V] on the CPU, a tensor or an array; log-probs, or
         # scores of any scale. `lengths`: [B] frames to use of each; None uses all.
         batch = _as_emissions(emissions, "B, T, V", len(self._tokens))
@@ -86,31 +86,31 @@ class CTCDecoder:
             return workers.map(decode, range(len(batch)))
 
     def decode_begin(self) -> None:
-        """Begin an utterance that comes in pieces."""
+        """Begin an utterance that arrives in pieces."""
         self._open, self._ended = self._begin(), False
 
     def decode_step(self, emissions: Array) -> None:
-        """Decode further frames of it, float32 [T, V]; errors as of a call."""
+        """Decode more frames, float32 [T, V]; errors as of a call."""
         utterance = self._opened("decode_step")
         frames = _as_emissions(emissions, "T, V", len(self._tokens))
         with DeferredSignals():
             utterance.advance(_check_frames(frames), len(frames), self._pace)
 
     def decode_end(self) -> None:
-        """End it."""
+        """End the utterance."""
         with DeferredSignals():
             search.end(self._opened("decode_end"))
             self._ended = True
 
     def get_final_hypothesis(self) -> list[CTCHypothesis]:
-        """Hypotheses of the utterance, best first; before its end, the partial ones."""
+        """Return hypotheses, best first; before `decode_end` the partial ones."""
         if self._open is None:
             raise InputError("get_final_hypothesis, expected decode_begin before it")
         with DeferredSignals():
             return self._hypotheses(self._open)
 
     def idxs_to_tokens(self, idxs: Iterable[Any]) -> list[str]:
-        """The tokens of a hypothesis, by name."""
+        """Return the tokens of a hypothesis, by name."""
         count, numbers = len(self._tokens), [int(idx) for idx in idxs]
         for number in numbers:
             if not 0 <= number < count:
@@ -122,7 +122,6 @@ class CTCDecoder:
         return search.begin(self._rules, self._model, store)
 
     def _opened(self, verb: str) -> Utterance:
-        """The utterance that has begun and not ended."""
         if self._open is None or self._ended:
             state = "after decode_end" if self._ended else "without decode_begin"
             raise InputError(f"{verb} {state}, expected decode_begin before it")
@@ -160,7 +159,7 @@ def ctc_decoder(
     *,
     threads: int = 1,
 ) -> CTCDecoder:
-    """Make a decoder; all but `threads` is torchaudio's.
+    """Build a decoder. All arguments except `threads` are torchaudio's.
 
     Args:
         lexicon: A file of words and their tokens; None decodes tokens.
@@ -170,14 +169,14 @@ def ctc_decoder(
         lm_dict: A file with the labels of the language model, one on each line; None
             takes the words of the lexicon, or the tokens.
         nbest: Maximum number of hypotheses.
-        beam_size: Hypotheses that are kept after each frame.
-        beam_size_token: Tokens that are expanded in a frame; None for all.
-        beam_threshold: How far below the best a hypothesis may be.
-        lm_weight: Of the language model's scores (KenLM's are log10).
+        beam_size: Hypotheses kept after each frame.
+        beam_size_token: Tokens expanded in a frame; None for all.
+        beam_threshold: Largest distance from the best score.
+        lm_weight: Factor of the language model's scores (KenLM's are log10).
         word_score: Added for each word.
         unk_score: Added for each unknown word; -inf for none.
         sil_score: Added for each frame of silence.
-        log_add: Whether alignments are summed; else the best one counts.
+        log_add: Sum alignments; otherwise the best one counts.
         blank_token: The blank.
         sil_token: The silence between words.
         unk_word: The label of unknown words.
@@ -201,7 +200,7 @@ def ctc_decoder(
             )
     else:
         labels = table
-        if spellings is not None:  # `<unk>`, the last, stands for all other words
+        if spellings is not None:  # `<unk>`, the last, represents all other words
             numbers = {word: number for number, word in enumerate(spellings)}
             labels = Names(tuple(spellings), numbers, "words", len(spellings) - 1)
     model = models.model_of(lm, labels)
@@ -256,7 +255,7 @@ def download_pretrained_files(model: str) -> NoReturn:
 def _spelled(
     spellings: Spellings | None, labels: Names, tokens: Names, model: Model
 ) -> tuple[LexiconTrie, np.ndarray]:
-    """The trie of a lexicon, and the best score of a first word below each node."""
+    """Return a lexicon's trie, and the best score of a first word below each node."""
     if spellings is None:
         return trie_of(()), np.zeros(1, np.float32)
     entries = models.spelt_entries(spellings, labels, tokens)
@@ -268,14 +267,12 @@ def _spelled(
 
 
 def _at_least(**counts: int) -> None:
-    """Raise `OptionError` for numbers that are no counts."""
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise OptionError(f"{name}={value!r}, expected 1 or more")
 
 
 def _number(name: str, value: Any, infinite: float | None = None) -> float:
-    """A finite float, or `infinite`."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -287,7 +284,6 @@ def _number(name: str, value: Any, infinite: float | None = None) -> float:
 
 @functools.cache
 def _torch() -> Any:
-    """The module torch; None where it is not installed."""
     try:
         return importlib.import_module("torch")
     except ImportError:
@@ -299,7 +295,7 @@ def _as_array(array: np.ndarray) -> Array:
 
 
 def _as_emissions(emissions: Any, axes: str, num_tokens: int) -> np.ndarray:
-    """The emissions as an array of the same memory, with axes such as "B, T, V"."""
+    """Return emissions as an array without a copy; `axes` such as "B, T, V"."""
     _check_device("emissions", emissions)
     if hasattr(emissions, "detach"):
         emissions = emissions.detach()
@@ -319,7 +315,6 @@ def _as_emissions(emissions: Any, axes: str, num_tokens: int) -> np.ndarray:
 
 
 def _as_lengths(lengths: Any, emissions: np.ndarray) -> list[int | None]:
-    """The frames of each utterance; None for all."""
     size, frames = emissions.shape[:2]
     _check_device("lengths", lengths)
     counts = check_lengths(lengths, size)
@@ -339,8 +334,8 @@ def _check_device(what: str, given: Any) -> None:
 
 
 def _check_frames(frames: np.ndarray, utterance: int | None = None) -> np.ndarray:
-    """The frames of an utterance, float32 [T, V] in C order, read-only."""
-    if frames.size and not frames.max() < np.inf:  # NaN is not less either
+    """Return the frames of an utterance, float32 [T, V] in C order, read-only."""
+    if frames.size and not frames.max() < np.inf:  # also true for NaN
         t, n = np.argwhere(~(frames < np.inf))[0].tolist()
         raise LogprobError(
             f"{float(frames[t, n])} in frame {t}, token {n}, expected a number",

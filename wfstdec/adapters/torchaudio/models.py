@@ -10,9 +10,9 @@
 
     ctc_decoder(lexicon, tokens, lm=MyLM(), lm_dict="words.txt")
 
-Two states are one where they are one object. Labels are numbers of words or tokens.
-Scores are unconverted: KenLM's log10. A line of a list is one entry, further names on
-it are other names of the same; a line of a lexicon is a word and its tokens.
+States are equal if they are the same object. Labels are numbers of words or tokens.
+Scores are not converted: KenLM's are log10. Each line of a list is one entry; further
+names on it are aliases. Each line of a lexicon is a word and its tokens.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from wfstdec.text.files import read_lines
 from wfstdec.text.tokens import EPSILON_WORD
 
 UNKNOWN = "<unk>"  # flashlight's name, for any `unk_word`
-_UNKNOWN_LOG10 = -100.0  # KenLM's, where a model has no `<unk>`
+_UNKNOWN_LOG10 = -100.0  # KenLM's, for models without `<unk>`
 _LOG10 = 1 / math.log(10)
 _SLACK = 1e-3
 _SPACE = re.compile(r"[ \t\n\r\v\f]+")
@@ -54,69 +54,69 @@ Spellings = dict[str, list[list[str]]]  # of each word; `<unk>` has none
 
 
 class CTCDecoderLMState:
-    """A state of a language model: a history, and those that follow it."""
+    """State of a language model: a history, and its successors."""
 
     def __init__(self) -> None:
         self._children: dict[int, CTCDecoderLMState] = {}
 
     @property
     def children(self) -> dict[int, CTCDecoderLMState]:
-        """The states that follow this one, by label."""
+        """Successor states by label."""
         return self._children
 
     def child(self, usr_index: int) -> CTCDecoderLMState:
-        """The state that follows by a label, the same object each time."""
+        """Return the successor by a label, the same object each time."""
         index = int(usr_index)
         if index not in self._children:
             self._children[index] = CTCDecoderLMState()
         return self._children[index]
 
     def compare(self, state: CTCDecoderLMState) -> int:
-        """Return 0 where both are one; else -1 or 1."""
+        """Return 0 for the same object; else -1 or 1."""
         if self is state:
             return 0
         return -1 if id(self) < id(state) else 1
 
 
 class CTCDecoderLM(ABC):
-    """A language model of the user's, over the words of a lexicon or over tokens."""
+    """User-defined language model over words of a lexicon or over tokens."""
 
-    # Labels are positions in `lm_dict`, or without one those of the lexicon's words in
-    # the order of its file (`<unk>` the last), or tokens. Higher scores are better. A
-    # state and a label are scored once in an utterance.
+    # Labels are positions in `lm_dict`. Without it they are those of the lexicon's
+    # words in the order of its file (`<unk>` the last), or tokens. Higher scores are
+    # better. Each pair of state and label is scored once per utterance.
 
     @abstractmethod
     def start(self, start_with_nothing: bool) -> CTCDecoderLMState:
-        """The state before an utterance; called at the beginning of each."""
+        """Return the state before an utterance; called at the beginning of each."""
 
     @abstractmethod
     def score(
         self, state: CTCDecoderLMState, usr_token_idx: int
     ) -> tuple[CTCDecoderLMState, float]:
-        """The state after a label, and the label's score."""
+        """Return the state after a label, and the label's score."""
 
     @abstractmethod
     def finish(self, state: CTCDecoderLMState) -> tuple[CTCDecoderLMState, float]:
-        """The state after the end of an utterance, and the end's score."""
+        """Return the state after the end of an utterance, and the end's score."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A language model: n-grams in arrays, or an object that the host calls."""
+    """Language model: n-grams in arrays, or an object that the host calls."""
 
     automaton: Automaton = NULL_AUTOMATON  # over labels from 1
     order: int = 0  # of its longest n-grams
     custom: Any = None  # an object with `start`, `score` and `finish`
-    most: float = math.inf  # no score of `custom` is higher
+    most: float = math.inf  # upper bound of the scores of `custom`
 
     def bounds(self, num_labels: int) -> np.ndarray:
-        """Upper bounds of the scores of labels, float64 [L]; inf for no bound."""
+        """Return upper bounds of scores of labels, float64 [L]; inf for no bound."""
         automaton = self.automaton
         if self.custom is not None:
             return np.full(num_labels, self.most)
         if len(automaton.label_alias) == 0:
             return np.zeros(num_labels)
-        # The best n-gram after the best back-offs there are.
+        # The best n-gram after the best back-offs.
         least = np.full(len(automaton.label_alias) + 1, np.inf)
         np.minimum.at(least, automaton.arc_label, automaton.arc_cost)
         least += (self.order - 1) * float(automaton.backoff_cost.min(initial=0.0))
@@ -124,7 +124,7 @@ class Model:
         return -least[labels] * _LOG10 + _SLACK
 
     def first_scores(self, labels: Sequence[int]) -> np.ndarray:
-        """The score of each label as the first one, float32 [N]."""
+        """Return the score of each label as the first one, float32 [N]."""
         if self.custom is not None:
             state = self.custom.start(False)
             scores = [self.custom.score(state, int(label))[1] for label in labels]
@@ -135,7 +135,7 @@ class Model:
 
 
 def model_of(source: Any, labels: Names) -> Model:
-    """The model of a file over labels (`<unk>` if it lacks them), or of an object."""
+    """Return the model of a file over labels (others are `<unk>`), or of an object."""
     if source is None:
         return Model()
     if not isinstance(source, str | os.PathLike):
@@ -161,7 +161,7 @@ def model_of(source: Any, labels: Names) -> Model:
 
 
 class _InLog10:
-    """A model in nats with torchaudio's methods; each state is a new object."""
+    """Model in nats with torchaudio's methods; each state is a new object."""
 
     def __init__(self, model: UserLM, labels: Names) -> None:
         self._model, self._names = model, labels.names
@@ -178,7 +178,6 @@ class _InLog10:
 
 
 def _warn_of_unknown(known: Container[str], labels: Names) -> None:
-    """Warn if less than half of the labels are in a model."""
     lacking = [name for name in labels.names if name not in known]
     if 2 * len(lacking) > len(labels):
         _log.warning(
@@ -189,7 +188,7 @@ def _warn_of_unknown(known: Container[str], labels: Names) -> None:
 
 
 def log10_of(costs: np.ndarray) -> np.ndarray:
-    """Convert nats to log10, float32, rounded as the kernels do it."""
+    """Convert nats to log10, float32, rounded as in the kernels."""
     return (costs.astype(np.float64) * -_LOG10).astype(np.float32)
 
 
@@ -197,16 +196,16 @@ def log10_of(costs: np.ndarray) -> np.ndarray:
 class Names:
     """Names and their numbers."""
 
-    names: tuple[str, ...]  # the first name of each number
+    names: tuple[str, ...]  # first name of each number
     numbers: Mapping[str, int]
-    what: str  # what errors call the list
-    default: int | None = None  # the number of other names; None for an error
+    what: str  # name of the list in errors
+    default: int | None = None  # number of other names; None for an error
 
     def __len__(self) -> int:
         return len(self.names)
 
     def index(self, name: str, role: str = "", used_by: str = "") -> int:
-        """The number of a name; `role` and `used_by` are for the error."""
+        """Return the number of a name; `role` and `used_by` are for the error."""
         number = self.numbers.get(name, self.default)
         if number is None:
             place, role = f"{used_by}: " * bool(used_by), f"{role}=" * bool(role)
@@ -217,7 +216,7 @@ class Names:
 
 
 def read_names(source: str | os.PathLike[str] | Sequence[str], what: str) -> Names:
-    """Read a file of names, or take a list."""
+    """Read a file of names, or a list."""
     if isinstance(source, str | os.PathLike):
         place = f"{os.fspath(source)}: "
         lines = [_fields(line) for line in read_lines(source)]
@@ -257,7 +256,7 @@ def read_spellings(path: str | os.PathLike[str]) -> Spellings:
 def spelt_entries(
     lexicon: Spellings, words: Names, tokens: Names
 ) -> list[tuple[tuple[int, ...], int, str]]:
-    """All spellings as tokens, with word number and word; sorted."""
+    """Return all spellings as tokens, with word number and word; sorted."""
     entries = []
     for word, spellings in filter(lambda item: item[1], lexicon.items()):
         try:

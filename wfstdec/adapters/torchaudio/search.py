@@ -1,4 +1,4 @@
-"""Flashlight's beam search: rules of the engine, `LexiconDecoder` and the lexicon-free.
+"""Beam search of flashlight's lexicon and lexicon-free decoders: rules of the engine.
 
 A hypothesis is a history of words (or tokens), a node of the lexicon, the token of its
 last frame, and whether that was a blank. In a frame of `row` it may
@@ -11,9 +11,9 @@ last frame, and whether that was a blank. In a frame of `row` it may
 
 with `sil_score` for each frame of `sil` other than a blank. The best `beam_size` within
 `beam_threshold` are kept. Scores are float64, added in the order written here: natural
-log for the network's, log10 for the language model's. Where alignments are not summed,
-a candidate that cannot be among the best is dropped as soon as that is known. Ties go
-to the better parent, then to the lower token, word and node.
+log for the network's, log10 for the language model's. If alignments are not summed,
+candidates that cannot be among the best are dropped early. Ties go to the better
+parent, then to the lower token, word and node.
 """
 
 import math
@@ -34,25 +34,26 @@ from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.kernels import step
 from wfstdec.trie.lexicon_trie import LexiconTrie
 
-FIRST_CANDIDATES = 4096  # of arrays at first, at least
+FIRST_CANDIDATES = 4096  # initial size of arrays, at least
 _LOG10_OF_NATS = -1 / math.log(10)
 _INF = np.inf
 _BISECTIONS = 12
 _LABEL, _STATE = int64(32), int64(0xFFFFFFFF)
 STATUS, NEXT_CUT, SCORED = engine.OWN, engine.OWN + 1, engine.OWN + 2
 """Positions in counts: of the frame, candidates at which the cut is raised; histories
-that the host has scored."""
+that the host has scored.
+"""
 BEST, CUT = range(2)
-"""Positions in limits: the best score, and that below which nothing is kept."""
+"""Positions in limits: the best score, and the cut below which nothing is kept."""
 CONTINUES, ENDS = 1, 2
 """Bits of `Rules.arc_kind`: longer words pass the node, words end there."""
 RECORDS = dict(
     # `history` is a state of the language model.
     beam=record("f8 total", "i4 history node token trace", "? blank", align=True),
     # `token` is 2 * token + blank. `key` is a state, or a state and a label + 1,
-    # shifted, whose new state is entered if the candidate is kept: `lm_state` and
-    # `lm_score` are its. `single` is the score of the best alignment, by `word` and
-    # from `parent`, `total` that of all.
+    # shifted, whose new state (`lm_state`, `lm_score`) is entered if the candidate is
+    # kept. `single` is the score of the best alignment, by `word` and from `parent`,
+    # `total` that of all.
     candidate=record(
         "f8 total single",
         "i8 key",
@@ -60,7 +61,7 @@ RECORDS = dict(
         "f4 lm_score",
         align=True,
     ),
-    # A frame of a path: its token, the word that ended there or -1.
+    # A frame of a path: its token, and the word that ended there or -1.
     trace=record("i4 previous token word"),
     # States of flashlight's language model are histories of labels, however short the
     # model's own memory is: after `symbol` in the state `parent` comes `next`, which is
@@ -72,12 +73,12 @@ RECORDS = dict(
 class Rules(NamedTuple):
     """Models and options of a search; N nodes, V tokens, L labels."""
 
-    trie: LexiconTrie  # the lexicon; that of no words without one
+    trie: LexiconTrie  # the lexicon; without one an empty trie
     node_score: np.ndarray  # float32 [N], the best first word below, log10
     arc_kind: np.ndarray  # uint8 [N - 1], of the child of each arc of the trie
     arc_gain: np.ndarray  # float64 [N - 1], bound of the score of a word at the child
     label_gain: np.ndarray  # float64 [L], the same of a label without a lexicon
-    automaton: Automaton  # over labels from 1, nats; null where `on_host`
+    automaton: Automaton  # over labels from 1, nats; null if `on_host`
     on_host: bool  # whether a model in Python scores
     has_lexicon: bool
     log_add: bool
@@ -94,12 +95,12 @@ class Rules(NamedTuple):
 
 
 def store_pool(beam_size: int, num_tokens: int) -> Pool[Store]:
-    """A pool of stores for this search."""
+    """Return a pool of stores for this search."""
     return engine.store_pool(RECORDS, max(FIRST_CANDIDATES, 2 * beam_size, num_tokens))
 
 
 class History:
-    """The states that a user's model returned in one utterance; 0 is the start."""
+    """States that a user's model returned in one utterance; 0 is the start."""
 
     def __init__(self, custom: Any) -> None:
         self._custom = custom
@@ -108,7 +109,7 @@ class History:
         self._number(custom.start(False))
 
     def answer(self, store: Store) -> None:
-        """Score the labels that the kernels wanted."""
+        """Score the labels that the kernels requested."""
         counts = store.counts
         new = store.histories[counts[SCORED] : counts[engine.HISTORIES]]
         asked = zip(new["parent"].tolist(), new["symbol"].tolist(), strict=True)
@@ -119,7 +120,7 @@ class History:
         counts[SCORED] = counts[engine.HISTORIES]
 
     def finish(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """States after the end of the utterance, int32, and its scores, float32."""
+        """Return states after the end of the utterance, int32, and scores, float32."""
         ends = {
             state: self._checked("finish", self._custom.finish(self._states[state]))
             for state in dict.fromkeys(states.tolist())
@@ -127,7 +128,6 @@ class History:
         return _as_answers(ends[state] for state in states.tolist())
 
     def _checked(self, method: str, answer: Any) -> tuple[int, float]:
-        """The number of the state and the score of an answer."""
         try:
             state, score = answer
             score = float(score)
@@ -141,7 +141,7 @@ class History:
         return self._number(state), score
 
     def _number(self, state: Any) -> int:
-        """The number of a state: states are the same where the object is."""
+        """Return the number of a state, by object identity."""
         if id(state) not in self._numbers:
             self._numbers[id(state)] = len(self._states)
             self._states.append(state)
@@ -156,14 +156,14 @@ def _as_answers(
 
 
 def begin(rules: Rules, model: Model, store: Store) -> Utterance:
-    """Begin an utterance."""
+    """Return an utterance with the start state of the model."""
     _begin(rules, store)
     history = None if model.custom is None else History(model.custom)
     return Utterance(advance, rules, store, history)
 
 
 def end(utterance: Utterance) -> None:
-    """Replace the beam by the utterance's hypotheses, the best first."""
+    """Replace the beam by the utterance's hypotheses, best first."""
     rules: Rules = utterance.search
     while utterance.store.counts[engine.TRACE] + rules.beam_size > len(
         utterance.store.trace
@@ -180,7 +180,7 @@ def end(utterance: Utterance) -> None:
 
 
 def paths(store: Store, count: int) -> list[tuple[float, np.ndarray, np.ndarray]]:
-    """Scores of the best hypotheses, the token and the word, or -1, of each frame."""
+    """Return scores of the best paths, with token and word (or -1) of each frame."""
     result, length = [], int(store.counts[engine.FRAMES]) + 1
     for hypothesis in store.beam[: store.counts[engine.BEAM]][:count]:
         tokens, words = np.empty(length, np.int32), np.empty(length, np.int32)
@@ -204,7 +204,7 @@ def _begin(rules, store):
 
 @kernel
 def advance(rules, store, emissions, first, stop):
-    """Search frames `first` to `stop - 1`; the status, and the frame reached."""
+    """Search frames `first` to `stop - 1`; return the status, and the frame reached."""
     for t in range(first, stop):
         _begin_frame(rules, store)
         _expand(rules, store, emissions[t])
@@ -216,7 +216,7 @@ def advance(rules, store, emissions, first, stop):
 
 @kernel
 def _end(rules, store, finish_state, finish_score):
-    """Keep hypotheses between words, if there are any; states int32, log10 float32."""
+    """Keep hypotheses between words, if any; states int32, log10 float32."""
     _begin_frame(rules, store)
     count, whole = store.counts[engine.BEAM], False
     for i in range(count):
@@ -232,7 +232,6 @@ def _end(rules, store, finish_state, finish_score):
 
 @kernel
 def _trace_back(trace, index, tokens, words):
-    """Write the tokens and words of a path, int32 [F] each."""
     for position in range(len(tokens) - 1, -1, -1):
         tokens[position], words[position] = trace[index].token, trace[index].word
         index = trace[index].previous
@@ -249,9 +248,8 @@ def _begin_frame(rules, store):
 
 @inlined
 def _expand(rules, store, row):
-    """Make the candidates of a frame."""
     counts, beam = store.counts, store.beam
-    # Room for the whole frame, or it is not begun.
+    # Reserve room for the whole frame before it begins.
     if counts[engine.TRACE] + rules.beam_size > len(store.trace):
         counts[STATUS] = engine.GROW_TRACE
         return
@@ -264,7 +262,7 @@ def _expand(rules, store, row):
     _raise_cut(rules, store)
     count = 0
     if not rules.has_lexicon:
-        # Tokens that can extend the best hypothesis: no other can be extended by more.
+        # Tokens that can extend the best hypothesis: others cannot be extended by more.
         for n in range(len(row)):
             bound = beam[0].total + float64(row[n]) + max(rules.sil_score, 0.0)
             bound += rules.label_gain[n]
@@ -286,7 +284,7 @@ def _expand(rules, store, row):
 
 @inlined
 def _allow(rules, store, row):
-    """Flag the `beam_size_token` best tokens, of equal ones the lower."""
+    """Flag the `beam_size_token` best tokens; ties go to the lower."""
     allowed, most = store.flags, rules.beam_size_token
     for n in range(len(row)):
         allowed[n] = most >= len(row)
@@ -300,8 +298,8 @@ def _allow(rules, store, row):
 
 @inlined
 def _stay(rules, store, h, i, row):
-    """Hold the token, or the silence between words; or emit a blank."""
-    # Without a lexicon only where these are allowed.
+    """Repeat the token, or the silence between words; or emit a blank."""
+    # Without a lexicon only allowed ones.
     between = rules.has_lexicon and h.node == 0
     held = int64(rules.sil) if between else int64(h.token)
     for blank in (False, True):
@@ -364,7 +362,6 @@ def _extend_in_lexicon(rules, store, i, row):
 
 @inlined
 def _extend_by_tokens(rules, store, i, row, count):
-    """Begin each token except that which hypothesis `i` holds."""
     h = store.beam[i]
     for at in range(count):
         n = int64(store.order[at])
@@ -377,7 +374,7 @@ def _extend_by_tokens(rules, store, i, row, count):
 
 @inlined
 def _end_label(rules, store, i, score, above, label, n, word):
-    """Let the language model score a label, and return to the root."""
+    """Score a label by the language model, and return to the root."""
     counts, h = store.counts, store.beam[i]
     slot = slot_of(store.history_slots, h.history, label)
     history = int64(h.history)
@@ -394,7 +391,7 @@ def _end_label(rules, store, i, score, above, label, n, word):
         state = store.histories[h.history].lm_state
         cost, lm_state = step(rules.automaton, 0, state, label + 1)
         lm_score = float32(float64(cost) * _LOG10_OF_NATS)
-        # Entered where the candidate is kept: most are not.
+        # Entered when the candidate is kept: most are not.
         history |= (label + 1) << _LABEL
     if history < 0:  # not scored yet
         return
@@ -407,7 +404,6 @@ def _end_label(rules, store, i, score, above, label, n, word):
 
 @inlined
 def _new_history(store, slot, state, label, score, after):
-    """Enter a history into a free slot; its number."""
     number = store.counts[engine.HISTORIES]
     store.counts[engine.HISTORIES] = number + 1
     slot.parent, slot.symbol, slot.node = state, label, number
@@ -418,7 +414,7 @@ def _new_history(store, slot, state, label, score, after):
 
 @inlined
 def _add(rules, store, score, to, word, parent):
-    """Add a candidate of history, node, 2 * token + blank; its number, -1 if lost."""
+    """Add a candidate (history, node, 2 * token + blank); return its number or -1."""
     limits, counts = store.limits, store.counts
     if not (score >= limits[CUT] and score > -_INF):
         return int64(-1)
@@ -426,7 +422,7 @@ def _add(rules, store, score, to, word, parent):
     if i == len(store.candidates):
         counts[STATUS] = engine.GROW_CANDIDATES
         return int64(-1)
-    # The cut only rises: a candidate that it drops now would be dropped in the end.
+    # The cut only rises: a candidate below it would be dropped at the end.
     if score > limits[BEST]:
         limits[BEST] = score
         limits[CUT] = max(limits[CUT], score - rules.beam_threshold)
@@ -434,7 +430,7 @@ def _add(rules, store, score, to, word, parent):
     c.total = c.single = score
     c.key, c.node, c.token = to
     c.word, c.parent = word, parent
-    if rules.log_add:  # what is within the threshold of the best is known at the end
+    if rules.log_add:  # the threshold is known only at the end
         counts[engine.CANDIDATES] = i + 1
         return i
     at = _merge(store.candidates, store.slots, counts[engine.STAMP], i, False)
@@ -448,10 +444,7 @@ def _add(rules, store, score, to, word, parent):
 
 @part
 def _merge(candidates, slots, stamp, i, log_add):
-    """Merge candidate `i`, the last, with its equal; its number, -1 where it is lost.
-
-    Few arrays are passed: a whole store would be many arguments.
-    """
+    """Merge candidate `i`, the last, with its equal; return its number or -1."""
     c = candidates[i]
     slot, j = engine.find_candidate(candidates, slots, stamp, c.key, c.node, c.token)
     if j < 0:
@@ -473,7 +466,7 @@ def _merge(candidates, slots, stamp, i, log_add):
 
 @part
 def _raise_cut(rules, store):
-    """Raise the cut to about the `beam_size`th best candidate so far, or below it."""
+    """Raise the cut to about the `beam_size`th best candidate, or below it."""
     count, limits = store.counts[engine.CANDIDATES], store.limits
     if count < rules.beam_size or rules.log_add:
         return
@@ -496,7 +489,6 @@ def _raise_cut(rules, store):
 
 @part
 def _keep(rules, store):
-    """Make the best candidates the beam, with new histories and traces."""
     kept, counts = _choose(rules, store), store.counts
     for rank in range(kept):
         c = store.candidates[store.order[rank]]
@@ -526,11 +518,10 @@ def _keep(rules, store):
 
 @inlined
 def _choose(rules, store):
-    """Put the best candidates into `order`; how many."""
     candidates, cut = store.candidates, store.limits[CUT]
     count = store.counts[engine.CANDIDATES]
     if rules.log_add:
-        # Merge what is within the threshold, in the order of its making.
+        # Merge candidates within the threshold, in order of creation.
         total, count = count, int64(0)
         for i in range(total):
             if candidates[i].total >= cut:
@@ -543,8 +534,8 @@ def _choose(rules, store):
     size, order = rules.beam_size, store.order
     kept = engine.choose(store, count, cut, size)
     chosen = min(kept, size)
-    # Equal scores by parent, token, word and node, in which no two are equal; also
-    # those that are as good as the last one.
+    # Ties at the last place are ordered by parent, token, word and node, which are
+    # unique.
     for i in range(size, kept):
         if store.keys[i] == store.keys[size - 1]:
             order[chosen] = order[i]
@@ -560,7 +551,7 @@ def _choose(rules, store):
 
 @inlined
 def _goes_before(a, b):
-    """Order candidates of equal scores."""
+    """Return whether `a` precedes `b` at equal scores."""
     if a.total != b.total:
         return False
     if a.parent != b.parent:
@@ -576,8 +567,8 @@ def _goes_before(a, b):
 
 @jit
 def smear(pron_splits, parent, scores):
-    """The best score below each node, float32 [N], of those of pronunciations."""
-    # Words that are spelt alike are summed as if log10 were natural, as in flashlight.
+    """Return the best pronunciation's score below each node, float32 [N]."""
+    # Homophones are summed as if log10 were natural, as in flashlight.
     best = np.full(len(parent), -np.inf, np.float32)
     for node in range(len(parent)):
         for pron in range(pron_splits[node], pron_splits[node + 1]):
@@ -592,7 +583,7 @@ def smear(pron_splits, parent, scores):
 
 
 def arc_gains(trie: LexiconTrie, word_gain: np.ndarray, unk_gain: float) -> np.ndarray:
-    """Bounds of what a word adds at the child of each arc, float64 [N - 1]."""
+    """Return bounds of the gain of a word at the child of each arc, float64 [N - 1]."""
     prons = np.diff(trie.node_pron_splits)
     gains = np.where(prons > 0, -np.inf, unk_gain)
     nodes = np.repeat(np.arange(trie.num_nodes), prons)
@@ -601,7 +592,7 @@ def arc_gains(trie: LexiconTrie, word_gain: np.ndarray, unk_gain: float) -> np.n
 
 
 def arc_kinds(trie: LexiconTrie) -> np.ndarray:
-    """Kinds of the child of each arc, `CONTINUES` and `ENDS`, uint8 [N - 1]."""
+    """Return kinds of the child of each arc, `CONTINUES` and `ENDS`, uint8 [N - 1]."""
     continues = np.diff(trie.node_child_splits)[trie.child_node] > 0
     ends = np.diff(trie.node_pron_splits)[trie.child_node] > 0
     return (CONTINUES * continues + ENDS * ends).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Models of Hugging Face's Transformers: labels, and language models in `generate`.
+"""Adapters for Hugging Face Transformers: labels, and logits processors of `generate`.
 
     from wfstdec.adapters.pyctcdecode import build_ctcdecoder
     from wfstdec.adapters.transformers import labels_of
@@ -6,7 +6,7 @@
     decoder = build_ctcdecoder(labels_of(processor.tokenizer), "lm.arpa")
     beams = decoder.decode_beams(model(input_values).logits[0])
 
-and for Whisper, Moonshine and others that write texts token by token
+and for autoregressive models such as Whisper and Moonshine
 
     from wfstdec.adapters.transformers import PhraseBoostLogitsProcessor
 
@@ -34,18 +34,18 @@ __all__ = [
 
 
 def labels_of(tokenizer: Any, num_labels: int | None = None) -> list[str]:
-    """The labels of a CTC model's outputs: the blank as "", the delimiter as " ".
+    """Return the labels of a CTC model's outputs: blank "", delimiter " ".
 
     Args:
-        tokenizer: Such as a `Wav2Vec2CTCTokenizer`, of which the padding token is the
-            blank; one of pieces has no delimiter.
+        tokenizer: Such as a `Wav2Vec2CTCTokenizer`. Its padding token is the blank; a
+            tokenizer of pieces has no delimiter.
         num_labels: V, the size of the model's output (`model.config.vocab_size`):
-            tokens behind it are left out, ids without a token get a name of their own.
-            None: all tokens of the tokenizer.
+            tokens above it are omitted, ids without a token get a unique name. None:
+                all tokens of the tokenizer.
 
     Raises:
-        TokenTableError: Two tokens have one id; or an id has none and `num_labels` is
-            None; or nothing of the kind is known of the tokenizer.
+        TokenTableError: Two tokens share an id; or an id has no token and `num_labels`
+            is None; or the tokenizer has no blank.
     """
     names, tokenizer = names_of(tokenizer), tokenizer_of(tokenizer)
     called = {

@@ -1,4 +1,4 @@
-"""Phrase boosts and n-gram models for whatever `generate` runs.
+"""Logits processors of `generate`: phrase boosts and n-gram models.
 
     names = PhraseBoostLogitsProcessor(["new york", "bartley"], processor)
     model.generate(**inputs, num_beams=5, length_penalty=0.0, early_stopping="never",
@@ -7,25 +7,25 @@
     model.generate(**inputs, num_beams=5, logits_processor=[lm])
 
 `generate` reorders, repeats and drops rows between two calls without notice. States are
-therefore found again by the tokens, of which they are a function; the state of a row
-that was never seen is computed from its prompt on.
+therefore looked up by tokens, of which they are a function; the state of an unknown row
+is computed from its prompt on.
 
-A finished text gets `boost`, the sum over the phrases in it, on top of what the model
-thinks of it: `wfstdec.boost.phrases` says how much each is worth, and why the parts
-that are added at each step come to that. In a row where the boosts are in the state n
+A finished text gets `boost`, the sum over the phrases in it, in addition to the model's
+score: `wfstdec.boost.phrases` defines the bonus of each, and why the amounts of the
+steps sum to it. In a row with boost state n
 
-    a token     - its cost in n                              phi(n): credit paid ahead
+    a token     - its cost in n                              phi(n): partial credit
     an end      - phi(n)
-    a mark      nothing: the state stays                     timestamps, languages
+    a mark      nothing: the state is kept               timestamps, languages
 
 Rules for the end, which is a token that competes with boosted ones:
 
-    closed   once a text continues where the scores' best is an end, its phrases
-             close: that token costs phi(n), and nothing is credited after
+    closed   once a text continues where an end scores best, its phrases
+             close: that token costs phi(n), and later ones earn nothing
     none     they stay open
 
-`closed` needs to know what a row's scores preferred earlier. That is kept by the row's
-tokens and its utterance, from call to call; a row that was never seen counts as open.
+`closed` depends on earlier scores of a row. They are kept from call to call, by the
+row's tokens and utterance; an unknown row counts as open.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -60,18 +60,17 @@ from wfstdec.text.tokens import (
 )
 
 Phrases = Mapping[str, float] | Sequence[str] | PhraseBoosts | None
-"""Phrases with weights, or without; or compiled ones; or none."""
+"""Phrases with or without weights, or compiled ones, or none."""
 
-_ALIKE = 1e-2
-"""Scores of one utterance's rows at the prompt differ by rounding alone."""
+_ALIKE = 1e-2  # Scores of one utterance's rows at the prompt differ by rounding alone
 _State = TypeVar("_State")
 
 
 class TextRows(Generic[_State]):
     """Texts of the rows of one `generate`, after a prompt of `begin_index` tokens."""
 
-    # No model steps on `neutral` tokens; `eos` end a text. `width` is the number of
-    # rows of an utterance, from `keep`.
+    # Models skip `neutral` tokens; `eos` tokens end a text. `width` is the number of
+    # rows of an utterance, set by `keep`.
 
     def __init__(
         self, neutral: Collection[int], eos: Sequence[int], begin_index: int
@@ -84,16 +83,16 @@ class TextRows(Generic[_State]):
         self.begin(begin_index)
 
     def begin(self, begin_index: int) -> None:
-        """Begin another text: nothing is known of it."""
+        """Begin a new text and forget all rows."""
         if not 0 <= begin_index == int(begin_index):
             raise OptionError(f"begin_index={begin_index!r}, expected 0 or more")
         self.begin_index = int(begin_index)
-        self._keys: list[bytes] = []  # Of the rows of the last call
+        self._keys: list[bytes] = []  # of the rows of the last call
         self._own: list[_State] = []
-        self._known: list[dict[bytes, _State]] = []  # By key, of each utterance
+        self._known: list[dict[bytes, _State]] = []  # by key, of each utterance
 
     def tokens(self, input_ids: Any) -> np.ndarray:
-        """The rows after the prompt, int64 [N, U]."""
+        """Return the rows after the prompt, int64 [N, U]."""
         if hasattr(input_ids, "detach"):
             input_ids = input_ids.detach().cpu()
         ids = np.asarray(input_ids, np.int64)
@@ -104,8 +103,8 @@ class TextRows(Generic[_State]):
         return np.ascontiguousarray(ids[:, first:])
 
     def parents(self, ids: np.ndarray) -> list[_State | None]:
-        """The state of each row's text before its last token, or None."""
-        # That of the same row comes first, then those of its utterance: equal texts in
+        """Return the state of each row before its last token, or None."""
+        # States of the same row come first, then those of its utterance: equal texts in
         # two utterances cannot be distinguished otherwise.
         states: list[_State | None] = []
         for i, row in enumerate(ids):
@@ -129,15 +128,15 @@ class TextRows(Generic[_State]):
             self._known[i // width].setdefault(key, state)
 
     def labels_of(self, row: np.ndarray) -> np.ndarray:
-        """The tokens of a row that models step on, int32."""
+        """Return the tokens of a row that advance models, int32."""
         return row[~np.isin(row, self._unmodelled)].astype(np.int32)
 
     def is_silent(self, last: np.ndarray) -> np.ndarray:
-        """Test for tokens that no model steps on, bool [N]."""
+        """Return whether tokens are skipped by models, bool [N]."""
         return np.isin(last, self._unmodelled)
 
     def silent_columns(self, num_labels: int, size: int) -> np.ndarray:
-        """Tokens of `size` that no model steps on; also those from `num_labels` on."""
+        """Return tokens below `size` that models skip, or from `num_labels` on."""
         if size not in self._columns:
             unnamed = np.arange(min(num_labels, size), size)
             inside = self._unmodelled[self._unmodelled < size]
@@ -145,20 +144,20 @@ class TextRows(Generic[_State]):
         return self._columns[size]
 
     def ends(self, size: int) -> np.ndarray:
-        """The tokens that end a text, checked against `size` outputs."""
+        """Return the tokens that end a text, validated against `size` outputs."""
         if len(self.eos) and (eos := self.eos[-1]) >= size:
             raise ShapeError(f"scores have V={size} columns, eos is {eos}")
         return self.eos
 
 
 def walk(model: BackoffModel, labels: np.ndarray) -> int:
-    """The state after some labels."""
+    """Return the state after some labels."""
     costs, start = np.empty(len(labels), np.float32), np.int32(model.start)
     return int(kernels.walk(model.automaton, 0, start, labels, costs))
 
 
 def with_room(scores: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-    """A copy of scores, or None; the scores, float32 [N, V]; and the copy's numbers."""
+    """Return a copy or None; the scores, float32 [N, V]; and the copy's data."""
     # Without a copy both arrays are zeros, for gains to be added by `with_gains`:
     # nothing is fetched from a device.
     is_tensor = hasattr(scores, "detach")
@@ -176,34 +175,34 @@ def with_room(scores: Any) -> tuple[Any, np.ndarray, np.ndarray]:
 
 
 def with_gains(scores: Any, gains: np.ndarray) -> Any:
-    """Scores and gains added up, as what scores are."""
+    """Return scores plus gains, in the type of the scores."""
     if hasattr(scores, "new_tensor"):
         return scores + scores.new_tensor(gains)
     return scores + gains.astype(scores.dtype)
 
 
 class NgramLogitsProcessor:
-    """Adds `-weight * cost` of an n-gram model over tokens to every score.
+    """Logits processor that adds `-weight * cost` of an n-gram model over tokens.
 
         total of a text = model + weight * (ln P(its tokens) + ln P(</s>))
 
     Costs are by true back-off, `</s>` at `eos`. Special tokens and timestamps cost
-    nothing and leave the history as it is. Rows may be reordered between calls.
+    nothing and keep the history. Rows may be reordered between calls.
 
     Args:
         lm: An ARPA file or an `NgramLM` over the names of the tokens
             (`token_table_of`).
         tokenizer: Of Transformers, or a processor that has one.
-        weight: Below 0 it subtracts a model of the training text; impossible tokens
-            stay impossible.
+        weight: Below 0 the model is subtracted (that of the training text, for
+            example); impossible tokens remain impossible.
         eos: The token or tokens that end a text; None takes the tokenizer's.
         neutral: Tokens that the model skips; None takes the tokenizer's (`neutral_of`).
-        begin_index: Tokens of a prompt that is no part of the text. Special tokens
-            need not be counted, and Whisper's `generate` sets it by itself.
+        begin_index: Number of prompt tokens that are not text. Special tokens need not
+            be counted; Whisper's `generate` sets it.
         unk_cost: As of `NgramLM.from_arpa`.
 
     Raises:
-        InputError: One of its subclasses, for arguments that do not fit.
+        InputError: One of its subclasses, for invalid arguments.
     """
 
     def __init__(
@@ -227,7 +226,6 @@ class NgramLogitsProcessor:
         self._kept: tuple[np.ndarray, np.ndarray] | None = None
 
     def __repr__(self) -> str:
-        """Show the model and its weight."""
         return f"NgramLogitsProcessor({self.lm!r}, weight={self.weight!r})"
 
     def set_begin_index(self, begin_index: int) -> None:
@@ -235,7 +233,7 @@ class NgramLogitsProcessor:
         self._rows.begin(begin_index)
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
-        """Scores [N, V] with the model's; tokens so far are [N, U]."""
+        """Return scores [N, V] plus the model's, for tokens [N, U]."""
         rows = self._rows
         ids = rows.tokens(input_ids)
         states = self._states(ids)
@@ -252,15 +250,14 @@ class NgramLogitsProcessor:
         return out if out is not None else with_gains(scores, written)
 
     def _buffers(self, num: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Arrays [num, size] for costs and next states, kept from call to call."""
-        # New ones would be new pages each time: 5 of 12 ms at 40 rows of 51,865.
+        """Return arrays [num, size] for costs and next states, kept between calls."""
+        # Fresh arrays would be new pages each time: 5 of 12 ms at 40 rows of 51,865.
         if self._kept is None or self._kept[0].shape != (num, size):
             shape = num, size
             self._kept = np.empty(shape, np.float32), np.empty(shape, np.int32)
         return self._kept
 
     def _states(self, ids: np.ndarray) -> np.ndarray:
-        """The states after rows, int32 [N]; one step on from those that are known."""
         rows = self._rows
         before = [
             walk(self.lm, rows.labels_of(row[:-1])) if known is None else known
@@ -274,7 +271,7 @@ class NgramLogitsProcessor:
 
 
 def weighted_gains(costs: np.ndarray, weight: float) -> np.ndarray:
-    """Costs times a weight, off the scores, in place; `inf` is impossible always."""
+    """Return `-weight * costs`, in place; `inf` is always impossible."""
     if weight == 0:
         costs[:] = 0
         return costs
@@ -285,41 +282,40 @@ def weighted_gains(costs: np.ndarray, weight: float) -> np.ndarray:
 
 
 class Text(NamedTuple):
-    """The state of the phrases behind a row's text."""
+    """State of the phrases after a row's text."""
 
-    state: int  # Of the phrases, after its last token
+    state: int  # of the phrases, after its last token
     mode: int = OPEN  # `CLOSING`: closed for all continuations; `CLOSED`
 
 
 class PhraseBoostLogitsProcessor:
-    """Boosts phrases in `generate`; see the module's text.
+    """Logits processor that boosts phrases; see the module's docstring.
 
     Rows may be reordered, repeated and dropped between calls. Greedy search, beams and
     sampling all work: the boosts do not depend on whether scores are normalised. By
-    default `generate` divides totals by their length and stops early, which is wrong
-    with boosts: use `length_penalty=0.0` and `early_stopping="never"`.
+    default `generate` divides totals by their length and stops early, which invalidates
+    boosts: use `length_penalty=0.0` and `early_stopping="never"`.
 
     Args:
         phrases: For all utterances: phrases with weights (below 0 is a penalty), or a
-            sequence of phrases, whose amounts follow from the list. Or a sequence of
-            such lists, one for each utterance of a batch: a processor then serves one
-            call of `generate`, which must not be of long audio, since Whisper drops
-            finished utterances.
+            sequence of phrases, whose bonuses follow from the list. Or a sequence of
+            such lists, one for each utterance of a batch. A processor then serves one
+            call of `generate` of short audio, since Whisper drops finished utterances.
         tokenizer: Of Transformers, or a processor that has one.
-        options: Amounts of phrases by their weights, 1 where there is none; None takes
-            one nat for each token of a phrase with a weight.
-        eos: The token or tokens that end a text; None asks the tokenizer.
+        options: Bonuses of phrases by their weights (1 without one); None: one nat for
+            each token of a phrase with a weight.
+        eos: Token or tokens that end a text; None takes the tokenizer's.
         end_rule: `"closed"` or `"none"`.
-        neutral: Tokens without text; None asks the tokenizer.
-        begin_index: Tokens of a prompt that is no part of the text. Special tokens
-            need not be counted, and Whisper's `generate` sets it by itself.
-        max_length: As given to `generate`: a text that is cut off there, without an
-            end, refunds the credit of an incomplete phrase.
-        max_new_tokens: The same counted from the prompt, in place of `max_length`.
-        variants: The ways in which a phrase may be written.
+        neutral: Tokens without text; None takes the tokenizer's.
+        begin_index: Number of prompt tokens that are not text. Special tokens need not
+            be counted; Whisper's `generate` sets it.
+        max_length: That of `generate`: a text cut off there refunds the credit of an
+            incomplete phrase.
+        max_new_tokens: The same, counted from the prompt; instead of `max_length`.
+        variants: Spelling variants of phrases.
 
     Raises:
-        InputError: One of its subclasses, for what does not fit.
+        InputError: One of its subclasses, for invalid arguments.
 
     Warns:
         BoostWarning: Phrases that the tokenizer cannot spell; names them.
@@ -362,17 +358,16 @@ class PhraseBoostLogitsProcessor:
         self._rows: TextRows[Text] = TextRows(marks, ends, begin_index)
 
     def __repr__(self) -> str:
-        """Show the lists and the rule for the end."""
         shown = ", ".join(map(repr, self.lists[:3]))
         more = f" and {len(self.lists) - 3} more" if len(self.lists) > 3 else ""
         return f"PhraseBoostLogitsProcessor({shown}{more}, end_rule={self.end_rule!r})"
 
     def set_begin_index(self, begin_index: int) -> None:
-        """Begin a text behind a prompt; Whisper's `generate` calls it.
+        """Begin a text after a prompt; Whisper's `generate` calls it.
 
         Raises:
-            OptionError: A second time, with a list for each utterance: whose rows there
-                still are is not known then.
+            OptionError: Called twice with a list for each utterance: the remaining
+                utterances are unknown then.
         """
         self._num_begun += 1
         if not self._is_for_all and self._num_begun > 1:
@@ -384,7 +379,7 @@ class PhraseBoostLogitsProcessor:
         self._rows.begin(begin_index)
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
-        """Scores [N, V] with the boosts; tokens so far are [N, U]."""
+        """Return scores [N, V] with the boosts, for tokens [N, U]."""
         per_list = self._rows_per_list(len(scores))
         ids = self._rows.tokens(input_ids)
         before = self._rows.parents(ids)
@@ -393,7 +388,7 @@ class PhraseBoostLogitsProcessor:
         for boosts, block in zip(self.lists, blocks, strict=True):
             texts += _texts_of(self._rows, boosts, ids[block], before[block])
         if self.end_rule == "closed":
-            # Rows in which no score is above that of the end.
+            # Rows in which an end scores best.
             ends = scores[:, self._rows.ends(int(scores.shape[1])).tolist()]
             of_ends, of_all = (
                 one.amax(1) if hasattr(one, "amax") else one.max(1)
@@ -405,7 +400,7 @@ class PhraseBoostLogitsProcessor:
                 for one, is_end in zip(texts, ended, strict=True)
             ]
         self._rows.keep(ids, texts, self._width(scores, per_list, before))
-        # Whether `generate` cuts texts off behind the next token.
+        # Whether `generate` cuts texts off after the next token.
         longest = self._max_length
         if self._max_new_tokens is not None:
             longest = self._rows.begin_index + self._max_new_tokens
@@ -429,7 +424,7 @@ class PhraseBoostLogitsProcessor:
         return num_rows // len(self.lists)
 
     def _width(self, scores: Any, per_list: int, before: Sequence[Text | None]) -> int:
-        """Rows of an utterance: they have the same scores while there is no text."""
+        """Return the rows of an utterance: without text they have equal scores."""
         if not self._is_for_all:
             return per_list
         if self.end_rule != "closed":
@@ -442,7 +437,6 @@ class PhraseBoostLogitsProcessor:
     def _states(
         self, boosts: PhraseBoosts, texts: Sequence[Text], size: int
     ) -> RowStates:
-        """Lay out the rows of one list for the kernel."""
         labels = boosts.automaton.arc_label
         if len(labels) and (last := labels.max()) >= size:
             what = f"scores have V={size} columns, the tokenizer spells by token {last}"
@@ -469,7 +463,7 @@ def _compiled(phrases: Any, compiler: PhraseCompiler) -> PhraseBoosts:
 def _texts_of(
     rows: TextRows, boosts: PhraseBoosts, ids: np.ndarray, before: Sequence[Text | None]
 ) -> list[Text]:
-    """Find the states of some rows: a step on from known ones, or from the start."""
+    """Return the states of some rows: one step from known ones, or from the start."""
     parents = [
         _walked(rows, boosts, row[:-1]) if known is None else known
         for row, known in zip(ids, before, strict=True)
@@ -484,14 +478,13 @@ def _texts_of(
 
 
 def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
-    """A row of which nothing is known; it counts as open."""
     labels = rows.labels_of(row)
     before = Text(walk(boosts, labels[:-1]))
     return _texts_of(rows, boosts, labels[None, -1:], [before])[0]
 
 
 def _are_alike(scores: Any, width: int) -> bool:
-    """Tell whether each `width` rows in a row have equal scores, but for rounding."""
+    """Return whether each `width` rows have equal scores, up to rounding."""
     groups = scores.reshape(-1, width, scores.shape[1])
     first, others = groups[:, :1], groups[:, 1:]
     is_close = getattr(first, "isclose", partial(np.isclose, first))

@@ -1,12 +1,11 @@
-"""Batches beyond one machine: rows of a manifest to rows of Parquet, on Ray Data.
+"""Batch jobs on a Ray cluster: rows of a manifest to rows of Parquet.
 
     run_rows("logprobs.parquet", partial(DecodeRows, decoder), "words", address="auto")
     run_rows("shards/", partial(TranscribeRows, make_transcriber), "words",
              options=RayOptions(actors=8, threads=2), restart=Restart(resume=True))
 
-`DecodeRows` and `TranscribeRows` are classes for `Dataset.map_batches`: an actor makes
-one model and one decoder, and keeps them. `run_rows` does the rest. Needs the extra
-`ray`.
+`DecodeRows` and `TranscribeRows` are classes for `Dataset.map_batches`: each actor has
+one model and one decoder. `run_rows` does the rest. Needs the extra `ray`.
 """
 
 from wfstdec.lazy import names_of_stub

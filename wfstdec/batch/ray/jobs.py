@@ -1,11 +1,11 @@
-"""Jobs on Ray: the folder of results, and the files that a resumed job needs.
+"""Jobs on Ray, with a folder of results and files for resuming.
 
     with JobFolder(Path("words"), Restart(resume=True)) as folder: ...
 
 Results are Parquet files in the folder. The folder `words.job` next to it holds the
-settings and inputs (`job.json`), the manifest if the job made one, and Ray's
+settings and inputs (`job.json`), the manifest if the job wrote one, and Ray's
 checkpoints: the ids in each file of results. A file and its checkpoint are committed
-together, so that a row is decoded once, however a run ends.
+together, so a row is decoded once, even after a crash.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FORMAT, _VERSION = "wfstdec.ray", 1
 
 
 class JobFolder:
-    """The folder of results and that of the job, locked by one run at a time."""
+    """Folder of results and folder of the job, locked by one run at a time."""
 
     def __init__(self, output: Path, restart: Restart) -> None:
         self.output = output.absolute()
@@ -84,13 +84,12 @@ class JobFolder:
         return sorted(self.output.glob("*.parquet"))
 
     def committed(self) -> list[Path]:
-        """Checkpoints; none where a run ended while it committed one."""
+        """Checkpoints, except one of an interrupted commit."""
         found = sorted(self.checkpoints.glob("*.parquet"))
         is_whole = not any(one.name.endswith(".pending.parquet") for one in found)
         return found if is_whole else []
 
     def _take_up(self) -> None:
-        """Decide on what an earlier run left."""
         self._file.seek(0)
         text = self._file.read()
         restart, called = self._restart, self._restart.called
@@ -104,7 +103,7 @@ class JobFolder:
             check_same(self._header, json.loads(text), self.output, restart)
             return
         if self.output.exists() and any(self.output.iterdir()):
-            # Files that are not ours are never deleted.
+            # Files of other origin are never deleted.
             if not text or not restart.overwrite:
                 raise OptionError(
                     f"{self.output} holds files of no run that can be resumed, "
@@ -120,26 +119,27 @@ class JobFolder:
             self._file.flush()
 
 
-_BESIDE_CPUS = 2
-"""Read and write tasks take one, and so does Ray's filter of rows that are done."""
+_RAY_CPUS = 2
+"""Read and write tasks take one, and so does Ray's filter of finished rows."""
 _LOGGED_AT_MOST = 20
 _log = logging.getLogger("wfstdec.batch")
 
 
 @dataclass(frozen=True)
 class RayOptions:
-    """How a job is spread over a cluster.
+    """Resources of a job on a cluster.
 
     Raises:
-        OptionError: One is out of range.
+        OptionError: A value is out of range.
     """
 
-    # Processes, each with a model and a decoder; None is as many as the CPUs allow
+    # Processes, each with a model and a decoder; None is limited by the CPUs
     actors: int | None = None
-    threads: int = 1  # CPUs of each; what it makes should use as many threads
-    gpus: float = 0.0  # GPUs of each; a part of one may be shared
-    batch_rows: int = 64  # That an actor is given at once, `file_rows` at most
-    file_rows: int = 256  # Of a file of results, about: lost when an actor dies
+    threads: int = 1  # CPUs of each, and threads of its decoder
+    gpus: float = 0.0  # GPUs of each; fractions share a GPU
+    batch_rows: int = 64  # Rows in a batch of an actor, at most `file_rows`
+    # Approximate rows in a file of results: lost when an actor dies
+    file_rows: int = 256
 
     def __post_init__(self) -> None:
         counts = (self.threads, self.batch_rows, self.file_rows, self.actors or 1)
@@ -151,10 +151,10 @@ class RayOptions:
 
 @dataclass
 class RowsSummary(Tally):
-    """Counts of a job; `str()` is a line for a person. Others as of `Tally`."""
+    """Counts of a job; `str()` is a line for users. Others as in `Tally`."""
 
-    audio_s: float = 0.0  # Seconds of audio of this run, where audio was given
-    wall_s: float = 0.0  # Seconds on the wall, all in all
+    audio_s: float = 0.0  # Seconds of audio of this run, for recordings
+    wall_s: float = 0.0  # Wall seconds in total
 
     def __str__(self) -> str:
         audio = f"{self.audio_s:.1f} s of audio, " if self.audio_s else ""
@@ -171,27 +171,28 @@ def run_rows(
     restart: Restart | None = None,
     progress: bool = False,
 ) -> RowsSummary:
-    """Work on all rows of a manifest; a row that is done is not done again.
+    """Process all rows of a manifest; finished rows are not repeated.
 
     Args:
         rows: Parquet files or shards (`.tar`), or folders of one of these; rows, which
-            are then kept beside the output; or a dataset of Ray that reads files.
-        make: Makes what an actor does, such as a `DecodeRows`; called once in each.
-        output: A folder that all nodes see.
-        address: Of a cluster, as `ray.init` takes it; `"local"` starts one for this
-            run. None is one that is connected already, or `"local"`.
-        options: How the job is spread.
-        restart: What becomes of the work of an earlier run.
+            are then stored next to the output; or a dataset of Ray that reads files.
+        make: Returns the worker of an actor, such as a `DecodeRows`; called once in
+            each.
+        output: A folder shared by all nodes.
+        address: Address of a cluster for `ray.init`; `"local"` starts one for this run.
+            None is the connected one, or `"local"`.
+        options: Resources of the job.
+        restart: Treatment of the results of an earlier run.
         progress: Show Ray's progress bars and messages.
 
     Returns:
-        Counts; `failures` are the rows with an error, of all runs.
+        Counts; `failures` are the rows with an error, in all runs.
 
     Raises:
         BackendError: Ray is not installed, or could not continue the job.
-        OptionError: The cluster is too small; or as `Restart`.
+        OptionError: The cluster is too small; or as in `Restart`.
         FormatError: The manifest or the output cannot be read or written; at the end,
-            an id is there twice, or is missing.
+            an id is duplicated or missing.
     """
     need_ray()
     import ray.exceptions
@@ -218,7 +219,6 @@ def run_rows(
 
 
 def _all_done(ids: pyarrow.Array | None, folder: JobFolder) -> bool:
-    """Tell whether nothing is left to do: no cluster is then asked for."""
     import pyarrow as pa
     import pyarrow.compute
     import pyarrow.parquet
@@ -238,7 +238,7 @@ def _execute(
     options: RayOptions,
     progress: bool,
 ) -> None:
-    """Read, work, write: all that Ray's checkpoints allow, and all that there is."""
+    """Read, process, write, as Ray's checkpoints allow."""
     import ray.data
     from ray.data.checkpoint import CheckpointConfig
 
@@ -253,13 +253,13 @@ def _execute(
     )
     with ray.data.DataContext.current(context), _console(quiet=not progress):
         found = open_rows()
-        # Without it all rows would come out at the end, as one file.
+        # Without it all rows would be written at the end, as one file.
         found = found.repartition(target_num_rows_per_block=options.file_rows)
         found = found.map_batches(
             _Actor,
             fn_constructor_args=(make,),
             batch_format="pyarrow",
-            # Blocks of fewer rows would be put together, files with them.
+            # Blocks of fewer rows would be merged, and files with them.
             batch_size=min(options.batch_rows, options.file_rows),
             compute=ray.data.ActorPoolStrategy(size=options.actors),
             num_cpus=options.threads,
@@ -283,8 +283,6 @@ def _console(*, quiet: bool) -> Iterator[None]:
 
 
 class _Actor:
-    """The class that Ray makes once in each actor."""
-
     def __init__(self, make: Callable[[], RowWorker]) -> None:
         self._work = make()
 
@@ -295,7 +293,7 @@ class _Actor:
 def _open_manifest(
     rows: Rows, folder: JobFolder
 ) -> tuple[Callable[[], ray.data.Dataset], pyarrow.Array | None]:
-    """Return what opens the rows of a job, and all ids if they are known before."""
+    """Return a function that opens the rows of a job, and all ids if known."""
     import ray.data
 
     from wfstdec.batch.ray.shards import open_rows
@@ -319,7 +317,7 @@ def _open_manifest(
 def _cluster(
     address: str | None, options: RayOptions, *, quiet: bool
 ) -> Iterator[None]:
-    """Connect to a cluster, or start one; it is left as it was found."""
+    """Connect to a cluster, or start one; a running one keeps running."""
     import ray
 
     if ray.is_initialized() and address is None:
@@ -332,7 +330,7 @@ def _cluster(
         cores = max(1, len(os.sched_getaffinity(0)) // options.threads)
         actors = options.actors or cores
         given["include_dashboard"] = False
-        given["num_cpus"] = actors * options.threads + _BESIDE_CPUS
+        given["num_cpus"] = actors * options.threads + _RAY_CPUS
     try:
         ray.init(address or "local", **given)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -348,22 +346,22 @@ def _cluster(
 
 
 def _actors(options: RayOptions) -> int:
-    """How many actors there will be; what does not fit would wait for ever."""
+    """Return the number of actors; excess ones would wait forever."""
     import ray
 
     resources = ray.cluster_resources()
     cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
-    # Reading and writing need CPUs of their own: with none left, Ray would wait for
-    # ever and say nothing.
-    fits = int((cpus - _BESIDE_CPUS) // options.threads)
+    # Reading and writing need their own CPUs: without them Ray would wait forever,
+    # silently.
+    fits = int((cpus - _RAY_CPUS) // options.threads)
     if options.gpus:
         fits = min(fits, int(gpus / options.gpus))
     if fits < (actors := options.actors or 1):
-        needed = actors * options.threads + _BESIDE_CPUS
+        needed = actors * options.threads + _RAY_CPUS
         raise OptionError(
             f"{actors} actors of {options.threads} CPUs and "
             f"{options.gpus:g} GPUs on a cluster of {cpus:g} CPUs and {gpus:g} GPUs, "
-            f"expected at least {needed} CPUs, {_BESIDE_CPUS} of them for "
+            f"expected at least {needed} CPUs, {_RAY_CPUS} of them for "
             "reading and writing: ray start --num-cpus may say more than there are"
         )
     return options.actors or fits
@@ -372,7 +370,6 @@ def _actors(options: RayOptions) -> int:
 def _summary(
     folder: JobFolder, before: Sequence[Path], ids: pyarrow.Array | None
 ) -> RowsSummary:
-    """Count the rows in the folder, and check that they are those of the job."""
     import pyarrow as pa
     import pyarrow.compute
     import pyarrow.parquet
@@ -392,13 +389,13 @@ def _summary(
         else:
             summary.num_utterances += num
             summary.audio_s += pa.compute.sum(table["audio_s"]).as_py() or 0.0
-    # A block may have been written, and its worker died before it was noted: ids would
-    # be there twice.
+    # A worker may have died after writing a block, before it was recorded: ids would be
+    # duplicated.
     done = pa.concat_tables(tables)["id"] if tables else pa.array([], pa.string())
     twice = twice_in(done)
     if twice:
         raise FormatError(
-            f"{folder.output}: {len(twice)} ids stand there twice, such as "
+            f"{folder.output}: {len(twice)} ids occur twice, such as "
             f"{named(list(map(str, twice)))}, expected each once in the manifest"
         )
     if ids is not None:
@@ -408,11 +405,11 @@ def _summary(
                 f"{folder.output}: {len(left)} rows of the manifest are missing, such "
                 f"as {named(left[:9].to_pylist())}"
             )
-    # Where no row went well it is no fault of a row.
+    # If every row failed, no single row is the cause.
     if summary.failures and not summary.num_utterances + summary.num_kept:
         raise summary.failures[0]
     for fault in summary.failures[:_LOGGED_AT_MOST]:
-        _log.error("an error in place of words: %s", fault)
+        _log.error("an error instead of words: %s", fault)
     more = len(summary.failures) - _LOGGED_AT_MOST
     if more > 0:
         _log.error("and %d more, in the column error", more)
@@ -420,7 +417,7 @@ def _summary(
 
 
 def _cause(error: BaseException | None) -> str:
-    """The last line of the innermost error that has a text."""
+    """Return the last line of the innermost error that has a text."""
     reason = "no reason given"
     while error is not None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""Rows of a manifest and of results, as Parquet that Ray reads, and the work on them.
+"""Rows of manifests and results in Parquet for Ray, and their workers.
 
     {"id": "call-1", "audio": "calls/1.mp3", "boosts": '{"bartley": 4.0}'}     in
     {"id": "call-1", "text": "...", "words": [...], ..., "error": None}       out
@@ -13,9 +13,9 @@ datasets of Hugging Face; `offset` and `duration` select a part. `logprobs` is a
 an `.npz` with the row's id, an `ark:offset`, bytes of a `.npy`, or an array [T, V].
 `boosts` are words, or word to bonus: JSON, a list, or a map.
 
-`DecodeRows` and `TranscribeRows` are the work of an actor on the rows of a batch: one
-model, one decoder, made once. A row with a fault gets an `error`, and the others of its
-batch are what they are without it.
+`DecodeRows` and `TranscribeRows` process batches of rows in an actor, with one model
+and one decoder. A row with a fault has an `error`, and does not affect the others of
+its batch.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _AT_ONCE = 4096
 
 
 def are_rows(places: Sequence[str | os.PathLike[str]]) -> bool:
-    """Whether these are Parquet or shards, and no audio or log-prob files."""
+    """Return whether these are Parquet or shards, and not audio or log-prob files."""
     kinds = {kind_of(place) for place in places}
     if not kinds & set(ENDINGS):
         return False
@@ -75,7 +75,7 @@ def are_rows(places: Sequence[str | os.PathLike[str]]) -> bool:
 
 
 def kind_of(place: str | os.PathLike[str]) -> str:
-    """The ending of Parquet or shards, also of those in a folder; else what it is."""
+    """Return the ending of Parquet or shards, also of a folder's; else its own."""
     path = Path(place)
     if path.is_dir():
         found = {one.suffix for one in path.iterdir()} & set(ENDINGS)
@@ -84,7 +84,7 @@ def kind_of(place: str | os.PathLike[str]) -> str:
 
 
 def recording_rows(sources: Iterable[Recording]) -> Iterator[dict[str, Any]]:
-    """Rows of recordings, as `wfstdec.transcription.find_recordings` finds them."""
+    """Yield rows of recordings by `wfstdec.transcription.find_recordings`."""
     for one in sources:
         path = cast(Path, one.audio).absolute()
         row: dict[str, Any] = {"id": one.name, "audio": str(path)}
@@ -96,7 +96,7 @@ def recording_rows(sources: Iterable[Recording]) -> Iterator[dict[str, Any]]:
 
 
 def logprob_rows(path: str | os.PathLike[str]) -> list[dict[str, str]]:
-    """Rows that name the log-probs of an `.npz`, a folder of `.npy`, or an `.scp`."""
+    """Return rows of the log-probs in an `.npz`, a folder of `.npy`, or an `.scp`."""
     path = Path(path)
     if path.suffix == ".ark":
         raise FormatError(
@@ -116,7 +116,7 @@ def logprob_rows(path: str | os.PathLike[str]) -> list[dict[str, str]]:
 
 
 def write_rows(rows: Iterable[dict[str, Any]], path: Path) -> None:
-    """Write a manifest as Parquet; it appears whole or not at all."""
+    """Write a manifest as Parquet, atomically."""
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -132,7 +132,7 @@ def write_rows(rows: Iterable[dict[str, Any]], path: Path) -> None:
 
 
 def ids_of(places: Sequence[str | os.PathLike[str]]) -> pyarrow.Array | None:
-    """The ids of Parquet files, each once; None for shards: only reading would tell."""
+    """Return the distinct ids of Parquet files; None for shards, which must be read."""
     import pyarrow as pa
     import pyarrow.dataset
 
@@ -152,14 +152,14 @@ def ids_of(places: Sequence[str | os.PathLike[str]]) -> pyarrow.Array | None:
     twice = twice_in(ids)
     if twice:
         raise FormatError(
-            f"{shown}: {len(twice)} ids stand there twice, such as {twice[0]!r}, "
+            f"{shown}: {len(twice)} ids occur twice, such as {twice[0]!r}, "
             "expected each once"
         )
     return ids
 
 
 def twice_in(ids: pyarrow.Array) -> list[Any]:
-    """The ids that are there more than once."""
+    """Return duplicate ids."""
     import pyarrow as pa
     import pyarrow.compute
 
@@ -173,15 +173,15 @@ Row = Mapping[str, Any]
 
 
 def need_ray() -> None:
-    """Raise where Ray Data cannot be imported."""
+    """Raise if Ray Data cannot be imported."""
     with needs("batches on Ray need Ray Data", ": pip install 'ray[data]'"):
         import ray.data  # noqa: F401  # it needs pyarrow
 
 
 def result_schema() -> pyarrow.Schema:
-    """Columns of results, one row for each of the manifest's."""
-    # Where there is an `error`, the others are null. `confidence`, `nbest` and
-    # `lattice` are null unless asked for; `audio_s` is null where log-probs were given.
+    """Return the columns of results, which have a row for each of the manifest's."""
+    # With an `error`, the other columns are null. `confidence`, `nbest` and `lattice`
+    # are null unless requested; `audio_s` is null for log-probs.
     import pyarrow as pa
 
     number, text = pa.float64(), pa.string()
@@ -203,7 +203,7 @@ def result_row(
     nbest: int = 1,
     audio_s: float | None = None,
 ) -> dict[str, Any]:
-    """Make a row of hypotheses, best first; fields as `Hypothesis.to_dict` has them."""
+    """Return a row of hypotheses, best first, with fields of `Hypothesis.to_dict`."""
     row = {"id": name, **hypotheses[0].to_dict(), "audio_s": audio_s}
     if nbest > 1:
         found = [one.to_dict() for one in hypotheses]
@@ -212,13 +212,13 @@ def result_row(
 
 
 def failed_row(name: str, error: Exception) -> dict[str, Any]:
-    """Make a row of what went wrong."""
+    """Return a row of an error."""
     kind = "" if isinstance(error, WfstdecError) else f"{type(error).__name__}: "
     return {"id": name, "error": f"{kind}{error}"}
 
 
 def row_boosts(row: Row) -> Numbers | None:
-    """Read a row's own boosts; None where it has none."""
+    """Return a row's own boosts; None if it has none."""
     given = row.get("boosts")
     if given is None or (isinstance(given, str) and not given.strip()):
         return None
@@ -235,7 +235,7 @@ def row_boosts(row: Row) -> Numbers | None:
 
 
 def row_recording(row: Row) -> Recording:
-    """Make a recording of a row, without its boosts."""
+    """Return the recording of a row, without its boosts."""
     audio = row.get("audio")
     if audio is None:
         audio = row.get("audio_filepath")
@@ -249,20 +249,20 @@ def row_recording(row: Row) -> Recording:
     if isinstance(audio, str) and "://" in audio:
         audio = _fetched(audio)
     offset, duration = row.get("offset"), row.get("duration")
-    # Without an offset, `duration` is that of the file: what is there counts.
+    # Without an offset, `duration` is that of the whole file.
     part = None if offset is None or duration is None else float(duration)
     return Recording(row["id"], audio, start_s=float(offset or 0.0), duration_s=part)
 
 
 class RowLogprobs:
-    """Reads the log-probs of rows; keeps the last `.npz` open."""
+    """Reader of the log-probs of rows; keeps the last `.npz` open."""
 
     def __init__(self) -> None:
         self._path: str | None = None
         self._arrays: Any = None
 
     def __call__(self, row: Row) -> np.ndarray:
-        """The log-probs of a row, [T, V]."""
+        """Return the log-probs of a row, [T, V]."""
         return checked(partial(self._read, row), "logprobs")
 
     def _read(self, row: Row) -> np.ndarray:
@@ -294,7 +294,6 @@ class RowLogprobs:
 
 
 def _fetched(address: str) -> bytes:
-    """Read the bytes behind an address of a store, as pyarrow knows them."""
     import pyarrow.fs
 
     try:
@@ -310,23 +309,22 @@ _Given = Mapping[str, Any]
 _Own = Mapping[str, Numbers]
 _Done = Iterator[tuple[str, dict[str, Any]]]
 _Todo = dict[str, tuple[int, Any, Numbers | None]]
-"""Rows by id: the place in the batch, what was read, and boosts of its own."""
+"""Rows by id: index in the batch, content, and own boosts."""
 
 
 class RowWorker(ABC):
-    """Rows of a manifest to rows of results: a class for `map_batches`."""
+    """Worker from rows of a manifest to rows of results: a class for `map_batches`."""
 
     def __init__(self, *, nbest: int = 1, keep: str | Path | None = None) -> None:
         self._nbest, self._folder = nbest, None if keep is None else Path(keep)
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
-        """Work on a batch of rows; its results are in their order."""
+        """Process a batch of rows; results are in their order."""
         import pyarrow as pa
 
         rows = batch.to_pylist()
         names = [row.get("id") for row in rows]
-        # Every row gets an answer, if only an error: rows of a batch must not fail
-        # together.
+        # Every row gets a result or an error: rows of a batch must not fail together.
         done: list[dict[str, Any] | None] = [None] * len(rows)
         todo: _Todo = {}
         for i, (name, row) in enumerate(zip(names, rows, strict=True)):
@@ -338,7 +336,7 @@ class RowWorker(ABC):
                 if isinstance(row.get("error"), str):  # it could not be read
                     raise FormatError(row["error"])
                 if name in todo:
-                    raise FormatError("the id stands there twice")
+                    raise FormatError("the id occurs twice")
                 todo[name] = i, self._read(row), row_boosts(row)
             except Exception as error:
                 done[i] = failed_row("" if name is None else str(name), error)
@@ -367,8 +365,8 @@ class RowWorker(ABC):
                 del left[name]
                 yield name, found
         except Exception as error:
-            # Not one that names its row: a fault of ours, of a model, of the machine.
-            # Each row is asked alone; it fails as it would in any company.
+            # The error names no row: a fault of the code, the model, or the machine.
+            # Retried alone, each row fails as in any batch.
             for name, one in left.items():
                 if len(todo) > 1:
                     yield from self._each({name: one}, keep)
@@ -377,7 +375,7 @@ class RowWorker(ABC):
 
     @contextlib.contextmanager
     def _kept(self, names: Sequence[Any]) -> Iterator[tuple[Keep | None, str]]:
-        """Open the lattices of a batch; the same batch once more has the same file."""
+        """Open the lattices of a batch; a repeated batch has the same file."""
         if self._folder is None:
             yield None, ""
             return
@@ -389,7 +387,7 @@ class RowWorker(ABC):
         with LatticeWriter(path) as write:
 
             def keep(name: str, lattice: Lattice) -> None:
-                if name not in written:  # a row that is asked once more, alone
+                if name not in written:  # a row that is retried alone
                     write(name, lattice)
                     written.add(name)
 
@@ -397,14 +395,15 @@ class RowWorker(ABC):
 
 
 class DecodeRows(RowWorker):
-    """Log-probs of rows to results; a class for `map_batches`.
+    """Worker from log-probs of rows to results, for `map_batches`.
 
     Args:
-        decoder: A decoder, or a function that makes one, which every actor calls once.
-        boosts: For rows without their own; or a function that makes them for the
-            decoder.
-        nbest: How many hypotheses the decoder's options ask for.
-        lattices: Makes hypotheses of lattices, such as confidences.
+        decoder: A decoder, or a function that returns one, which every actor calls
+            once.
+        boosts: Boosts of rows without their own; or a function that returns them for
+            the decoder.
+        nbest: Number of hypotheses in the decoder's options.
+        lattices: Function from lattices to hypotheses.
         keep: A folder for lattices; needs `lattices`.
     """
 
@@ -443,15 +442,15 @@ class DecodeRows(RowWorker):
 
 
 class TranscribeRows(RowWorker):
-    """Audio of rows to results; a class for `map_batches`.
+    """Worker from audio of rows to results, for `map_batches`.
 
     Args:
-        transcriber: A function that makes one, which every actor calls once, or a
-            transcriber, if its model can be pickled; with `nbest` and `lattices` as
-            they are wanted here.
-        boosts: As of `DecodeRows`, as is `nbest`.
-        nbest: How many hypotheses the decoder's options ask for.
-        keep: A folder for lattices, if the transcriber reads any.
+        transcriber: A function that returns one, which every actor calls once, or a
+            transcriber, if its model can be pickled; its `nbest` and `lattices` apply
+            here.
+        boosts: As in `DecodeRows`.
+        nbest: As in `DecodeRows`.
+        keep: Folder for lattices, if the transcriber reads any.
     """
 
     def __init__(
@@ -487,10 +486,10 @@ class TranscribeRows(RowWorker):
 
 
 class _Tally(Summary):
-    """Counts of a batch in which all rows may fail: the job decides then."""
+    """Counts of a batch in which all rows may fail: the job raises."""
 
     def check(self, *, at_end: bool = False) -> None:
-        """Log nothing, and raise nothing."""
+        """Neither log nor raise."""
 
 
 def _lists(

@@ -1,10 +1,10 @@
-"""Manifests as datasets of Ray, shards of WebDataset among them.
+"""Ray datasets from manifests, including WebDataset shards.
 
-    rows = open_rows(["calls.parquet"])            # or .tar; Ray has been started
+    rows = open_rows(["calls.parquet"])            # or .tar; after ray.init
 
 A shard is a tar of samples: members of one name with different endings, next to each
-other: audio (`call-1.flac`) or log-probs (`call-1.npy`) and, where there are boosts,
-`call-1.json` with `boosts`; the name is the id, unless the JSON has one.
+other: audio (`call-1.flac`) or log-probs (`call-1.npy`) and, optionally, `call-1.json`
+with `boosts`; the name is the id, unless the JSON has one.
 """
 
 import json
@@ -34,7 +34,7 @@ _COLUMNS = pa.schema(
 
 
 def open_rows(places: Sequence[str | os.PathLike[str]]) -> ray.data.Dataset:
-    """Open Parquet files, or shards, as a dataset of rows; Ray has been started."""
+    """Open Parquet files, or shards, as a dataset of rows; needs a started Ray."""
     paths = [os.path.abspath(one) for one in places]
     if kind_of(places[0]) == ".parquet":
         return ray.data.read_parquet(paths)
@@ -42,9 +42,9 @@ def open_rows(places: Sequence[str | os.PathLike[str]]) -> ray.data.Dataset:
 
 
 class _Shards(FileBasedDatasource):
-    """Tar files of samples; Ray's own reader gives what its checkpoints refuse."""
+    """Tar files of samples; Ray's own reader is incompatible with its checkpoints."""
 
-    # A shard that is damaged gives the rows before the fault, and one with an error.
+    # A damaged shard has the rows before the fault, and one with an error.
 
     def _read_stream(self, f: IO[bytes], path: str) -> Iterator[pa.Table]:
         rows, size = [], 0
@@ -59,11 +59,10 @@ class _Shards(FileBasedDatasource):
 
 
 def _samples(file: IO[bytes], path: str) -> Iterator[dict[str, Any]]:
-    """The samples of a shard as rows."""
     try:
         with tarfile.open(fileobj=file, mode="r|*") as tar:
             files = (one for one in tar if one.isreg())
-            # Members are read one after the other: a stream cannot go back.
+            # Members are read in sequence: a stream cannot seek back.
             members = ((*_split(one.name), _bytes(tar, one)) for one in files)
             for name, found in groupby(members, lambda member: member[0]):
                 yield _sample(name, [(ending, data) for _, ending, data in found])
@@ -72,7 +71,7 @@ def _samples(file: IO[bytes], path: str) -> Iterator[dict[str, Any]]:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """The name of a sample, and the ending of its member, behind the first dot."""
+    """Return a sample's name, and its member's ending, after the first dot."""
     folder, _, base = name.rpartition("/")
     stem, _, ending = base.partition(".")
     return f"{folder}/{stem}" if folder else stem, f".{ending.lower()}"
