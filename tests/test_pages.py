@@ -24,7 +24,7 @@ from wfstdec.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("evidence/*.md")])
 _BLOCK = re.compile(
     r"(?:^<!-- (needs|not run): ([^>]+) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S
 )

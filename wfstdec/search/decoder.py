@@ -656,7 +656,7 @@ CPU, CUDA = "cpu", "cuda"
 SMALL_V = 64
 MIN_BATCH = {("wfst", True): 32, ("trie", False): 32, ("trie", True): 128}
 """Batch size from which CUDA was faster than 16 CPU threads, by search and whether V is
-at most `SMALL_V`: one H200, 2026-11-28 (docs/gpu.md). Others use the CPU."""
+at most `SMALL_V`: one H200, 2026-11-28 (docs/evidence/gpu.md). Others use the CPU."""
 _DLPACK_CUDA = 2
 
 
