@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+AT_ROOT = [p for p in sorted(ROOT.glob("*.md")) if p.name != "README.md"]
 FOLDERS = ("docs", "graphs", "notebooks", "tests", "tools", "wfstdec")
 README_LINES = 117
 CODE_LINES = 16
@@ -44,7 +45,7 @@ def test_it_is_for_a_first_visit():
         assert page.name == "README.md" or f"({page.name})" in index, page.name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *AT_ROOT], ids=lambda page: page.name)
 def test_what_a_page_names_is_there(page):
     text = page.read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):
