@@ -22,7 +22,7 @@ What is not in `__all__`, here or in one of these, may change from version to ve
 
 from wfstdec.lazy import names_of_stub
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)
 __all__ = ["__version__", *__all__]
