@@ -2,9 +2,9 @@
 
     python -m tools.strangers --python python3         # as CI does
 
-Two fresh environments get what setup.cfg asks for, in the newest versions or with the
-lowest numba, pytest, and soundfile for audio: no torch, no PyAV, no peers. Tests run in
-this checkout, with the kernels that its own tests have compiled by the same numba.
+Two fresh environments get what setup.cfg asks for, pytest, and soundfile for audio: no
+torch, no PyAV, no peers. One has the newest versions on the newest Python found here,
+the other the lowest numba. Tests run in this checkout.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tools.release import ROOT, environment
+from tools.release import ROOT, environment, find_python, found_pythons
 
 PLAIN = (
     "tests/audio/test_audio.py",
@@ -37,18 +37,19 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--python", type=Path, default=sys.executable, help="makes the environments"
+        "--python", type=Path, default=sys.executable, help="for the lowest numba"
     )
     args = parser.parse_args(argv)
     needs, lowest = requirements((ROOT / "setup.cfg").read_text("utf-8"))
     with tempfile.TemporaryDirectory() as folder:
-        for name, packages, files in (
-            ("newest", needs, PLAIN),
-            ("lowest", [*needs, f"numba=={lowest}.*"], LOWEST),
+        newest = find_python(found_pythons()[-1])
+        for name, python, packages, files in (
+            ("newest", newest, needs, PLAIN),
+            ("lowest", args.python, [*needs, f"numba=={lowest}.*"], LOWEST),
         ):
             begin = time.perf_counter()
             place = Path(folder, name)
-            inside = environment(args.python, place, packages, pinned=False)
+            inside = environment(python, place, packages, pinned=False)
             made = time.perf_counter() - begin
             command = [inside, "-m", "pytest", "-q", "-n", "0", *files]
             # Compiled by another numba: apart from the kernels of the checkout.
@@ -57,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
                 own["NUMBA_CACHE_DIR"] = folder
             code = subprocess.run(command, cwd=ROOT, env=os.environ | own).returncode
             took = time.perf_counter() - begin
-            print(f"{name} numba: installed in {made:.0f} s, {took:.0f} s in all")
+            print(f"{name} numba, {python}: installed {made:.0f} s, all {took:.0f} s")
             if code:
                 return code
     return 0

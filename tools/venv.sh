@@ -9,14 +9,14 @@ unset PYTHONDONTWRITEBYTECODE
 
 find_python() {
     local candidate
-    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
-        if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+        if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
             2>/dev/null; then
             echo "$candidate"
             return
         fi
     done
-    echo "found no Python 3.11 to 3.13 (tried ${PYTHON:-python3 and python3.11 to 3.13});" \
+    echo "found no Python 3.11 to 3.14 (tried ${PYTHON:-python3 and python3.11 to 3.14});" \
         "set PYTHON to one" >&2
     return 1
 }

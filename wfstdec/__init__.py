@@ -22,7 +22,7 @@ Only names in `__all__`, here and in these, are stable between versions.
 
 from wfstdec.lazy import names_of_stub
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)
 __all__ = ["__version__", *__all__]
