@@ -34,7 +34,7 @@ def compare(folder, *more):
 def test_both_decoders_to_a_table_a_file_and_a_plot(files, capsys):
     pytest.importorskip("matplotlib")
     given = ["--graph", "graph.npz", *TRIE, "--wfst", "beam=5,inf", "max_active=none"]
-    given += ["--trie", "beam_size=1,50", "--no-peers", "--boost", "names.txt"]
+    given += ["--trie", "beam_size=1,50", "--boost", "names.txt"]
     given += ["--json", "c.json", "--plot", "c.svg", "--word-insertion", "0.5"]
     assert compare(files, *given) == 0
     out, err = capsys.readouterr()
@@ -63,23 +63,12 @@ def test_both_decoders_to_a_table_a_file_and_a_plot(files, capsys):
     assert "WFST, beam 5: %WER 25.00, RTFx " in err
 
 
-def test_phrases_of_a_file_and_kaldi_decoder(files):
-    pytest.importorskip("kaldi_decoder")
+def test_phrases_of_a_file(files):
     (files / "said.txt").write_text("ab c\nab\n")
     given = ["--graph", "graph.npz", "--wfst", "beam=9", "--phrases", "said.txt"]
     assert compare(files, *given, "--json", "c.json") == 0
-    comparison = load_comparison(files / "c.json")
-    assert any(one.search.startswith("kaldi-decoder") for one in comparison.points)
-    [first, *_] = comparison.points
+    [first, *_] = load_comparison(files / "c.json").points
     assert (first.phrases.hits, first.phrases.in_references) == (2, 3)
-
-
-def test_kaldi_decoder_need_not_be_installed(files, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "kaldi_decoder", None)
-    given = ["--graph", "graph.npz", "--wfst", "beam=9", "--json", "c.json"]
-    assert compare(files, *given) == 0
-    assert "kaldi" not in capsys.readouterr().err  # which no flag asks for
-    assert [one.search for one in load_comparison(files / "c.json").points] == ["WFST"]
 
 
 def test_a_plot_without_matplotlib_is_refused_before_anything_runs(
@@ -101,7 +90,7 @@ def test_a_graph_alone_is_tuned_with_the_wfst(files, capsys):
 
 def test_the_best_of_what_was_kept(files, capsys):
     """The figures of a list and a lattice are those of `decode` and `score`."""
-    given = ["--graph", "graph.npz", *TRIE, "--wfst", "beam=8", "--no-peers"]
+    given = ["--graph", "graph.npz", *TRIE, "--wfst", "beam=8"]
     given += ["--trie", "beam=8", "merge=max,sum", "--json", "c.json", "--oracle", "3"]
     assert compare(files, *given) == 0
     out, _ = capsys.readouterr()
@@ -134,7 +123,7 @@ def test_audio_in_place_of_log_probs(files, capsys, monkeypatch):
     audio = ["--audio", f"{files}/in", "--model", "spoken:encoder"]
     ref = ["--ref", "ref.txt"]
     lm = ["--lexicon", "lexicon.txt", "--lm", "lm.arpa", "--separator", "<wb>"]
-    given = [*audio, *ref, *lm, "--no-peers", "--repeats", "1", "--json", "c.json"]
+    given = [*audio, *ref, *lm, "--repeats", "1", "--json", "c.json"]
     assert wfstdec(files, "compare", *given) == 0
     points = load_comparison(files / "c.json").points
     assert {one.series for one in points} == {"WFST", "trie"}

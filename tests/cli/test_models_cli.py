@@ -167,7 +167,7 @@ def test_features_of_another_size_name_the_utterance(files, capsys):
 
 
 def test_all_families_stand_in_one_table(files, capsys):
-    given = ["--tokens", "tokens.txt", "--separator", "<wb>", "--no-peers"]
+    given = ["--tokens", "tokens.txt", "--separator", "<wb>"]
     given += ["--trie", "beam_size=20", "--model", "transducer.npz", "--transducer-lm"]
     given += ["letters.arpa", "--transducer", "strategy=alsd,aes", "beam_size=2,4"]
     given += ["--attention-model", "attention.npz", "--attention-lm", "letters.arpa"]

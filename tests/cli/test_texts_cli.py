@@ -159,7 +159,7 @@ def test_align_of_other_ids_is_an_error_and_no_empty_file(files, capsys):
 
 @pytest.mark.parametrize("command", ["compare", "tune"])
 def test_compare_and_tune_refuse_texts_that_do_not_pair(files, capsys, command):
-    more = ["--max-trials", "1"] if command == "tune" else ["--no-peers"]
+    more = ["--max-trials", "1"] if command == "tune" else []
     given = ["--logprobs", "x.npz", *WFST, *more, "--quiet"]
     assert wfstdec(files, command, *given, "--ref", "wav.txt") == 1
     assert "'utt0.wav' of wav.txt seems to be 'utt0' of" in capsys.readouterr().err
@@ -172,7 +172,7 @@ def test_compare_and_tune_refuse_texts_that_do_not_pair(files, capsys, command):
 
 
 def test_compare_ignores_case_and_keeps_intervals(files, capsys):
-    given = ["--no-peers", "--repeats", "1", "--json", "c.json", "--oracle", "2"]
+    given = ["--repeats", "1", "--json", "c.json", "--oracle", "2"]
     points = []
     for ref, rule in (("ref.txt", []), ("upper.txt", ["--ignore-case"])):
         speech = ["--logprobs", "x.npz", "--ref", ref, *rule]
@@ -194,7 +194,7 @@ def test_plots_of_wer_have_error_bars(files):
     pytest.importorskip("matplotlib")
     from wfstdec.compare.plotting import plot
 
-    given = [*SPEECH, *WFST, "--no-peers", "--repeats", "1", "--json", "c.json"]
+    given = [*SPEECH, *WFST, "--repeats", "1", "--json", "c.json"]
     assert wfstdec(files, "compare", *given, "--plot", "c.svg") == 0
     comparison = load_comparison(files / "c.json")
     [axes] = plot(comparison).axes
@@ -210,7 +210,7 @@ def test_compare_greedy_with_a_list_without_numbers(files, capsys):
     (files / "bare.txt").write_text("cab\nab c\n")
     given = [*SPEECH, *BARE, "--greedy", "--trie", "beam_size=16"]
     given += ["--boost", "bare.txt"]
-    more = ["--no-peers", "--repeats", "1", "--json", "c.json"]
+    more = ["--repeats", "1", "--json", "c.json"]
     assert wfstdec(files, "compare", *given, *more) == 0
     points = {one.series: one for one in load_comparison(files / "c.json").points}
     flags = ["--decoder", "greedy", *BARE, "--phrases", "bare.txt"]
@@ -230,7 +230,7 @@ def test_compare_greedy_says_that_pronunciations_have_no_place(files, capsys):
     totals = []
     for boosts in ("said.jsonl", "three.txt"):
         given = [*SPEECH, *BARE, "--greedy", "--boost", boosts, "--json", "c.json"]
-        assert wfstdec(files, "compare", *given, "--no-peers", "--repeats", "1") == 0
+        assert wfstdec(files, "compare", *given, "--repeats", "1") == 0
         totals.append([p.errors for p in load_comparison(files / "c.json").points])
     assert totals[0] == totals[1]
     assert "pronunciations of cab and others in a list are left" in (

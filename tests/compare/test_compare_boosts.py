@@ -44,8 +44,8 @@ def files(tmp_path_factory):
     return folder
 
 
-def compare(folder, *more, peers=False):
-    given = ["--repeats", "1", "--json", "c.json", *([] if peers else ["--no-peers"])]
+def compare(folder, *more):
+    given = ["--repeats", "1", "--json", "c.json"]
     assert wfstdec(folder, "compare", *SPEECH, *given, *more) == 0
     return load_comparison(folder / "c.json")
 

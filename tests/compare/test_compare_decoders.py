@@ -12,7 +12,6 @@ from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
 from wfstdec import GreedyOptions, read_tokens
 from wfstdec import compare as library
-from wfstdec.cli import evaluate
 from wfstdec.cli.main import main
 from wfstdec.compare import load_comparison
 from wfstdec.compare.running import fingerprint
@@ -25,7 +24,7 @@ def files(tmp_path_factory):
 
 
 def compare(folder, *more):
-    given = ["--repeats", "1", "--no-peers", "--quiet", "--json", "c.json"]
+    given = ["--repeats", "1", "--quiet", "--json", "c.json"]
     assert wfstdec(folder, "compare", *SPEECH, *given, *more) == 0
     return load_comparison(folder / "c.json")
 
@@ -87,7 +86,7 @@ def test_beside_a_lexicon_or_a_graph_alone_greedy_has_no_words_to_go_by(files, t
 def test_greedy_with_a_lexicon_of_phones_is_refused(files, capsys):
     (files / "phones.txt").write_text("one\ta b\ntwo\tc a b\nc\tc\n")
     given = ["--tokens", "tokens.txt", "--lexicon", "phones.txt", "--greedy"]
-    assert wfstdec(files, "compare", *SPEECH, "--no-peers", *given) == 1
+    assert wfstdec(files, "compare", *SPEECH, *given) == 1
     expected = "--greedy with a lexicon of phones: 1 of 3 entries spell their word"
     assert expected in capsys.readouterr().err
 
@@ -128,21 +127,12 @@ def test_without_a_graph_the_wfst_is_made_of_the_files_of_the_trie(files, capsys
     assert len(capsys.readouterr().out.splitlines()) == 24
 
 
-def test_all_searches_get_the_values_of_flags(files, monkeypatch):
-    requests = []
-
-    def kaldi(models, **scales):
-        requests.append((models.loaded_graph.item.num_arcs, scales))
-        return []
-
-    monkeypatch.setattr(evaluate, "_kaldi", kaldi)
+def test_all_searches_get_the_values_of_flags(files):
     given = ["--graph", "graph.npz", *TRIE, "--lm", "lm.arpa", "--greedy"]
     given += ["--lm-scale", "0.7", "--word-insertion", "0.2", "--frame-shift", "0.5"]
     given += ["--wfst", "beam=9", "--trie", "beam_size=9", "--json", "c.json"]
     given += ["--utterances", "5", "--repeats", "2", "--quiet"]
     assert wfstdec(files, "compare", *SPEECH, *given) == 0
-    [(num_arcs, scales)] = requests
-    assert num_arcs and scales == {"lm_scale": 0.7, "word_insertion": 0.2}
     comparison = load_comparison(files / "c.json")
     facts = comparison.facts
     assert (facts["utterances"], facts["repeats"]) == (5, 2)
@@ -214,7 +204,7 @@ def test_what_cannot_be_compared_is_one_line(files, capsys, given, message):
     (files / "a.txt").write_text("cab\t4\n")
     (files / "bad.txt").write_text("ab c\tthree\n")
     named = [str(files / one) if one == "words" else one for one in given]
-    assert wfstdec(files, "compare", *SPEECH, "--no-peers", *named) == 1
+    assert wfstdec(files, "compare", *SPEECH, *named) == 1
     [line] = capsys.readouterr().err.splitlines()[-1:]
     assert line.startswith("wfstdec compare: ") and message in line
 

@@ -22,8 +22,8 @@ from tools.bench.cases import Case
 from tools.bench.costs import Agreement, compare_costs, found_by_us
 from tools.bench.report import Row, speed
 from tools.bench.timing import Turns
+from tools.peers import kaldi
 from wfstdec.boost.compiled import CompiledBoosts, compile_word_boosts
-from wfstdec.compare import kaldi
 from wfstdec.compare.comparison import Outcome
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.search.backend import make_backend

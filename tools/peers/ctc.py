@@ -4,7 +4,7 @@
     peer.decode(utterances, peer.settings()[0])
     available_peers(inputs)                     # those that these inputs allow
 
-kaldi-decoder    FasterDecoder on the graph of our own search, as `wfstdec compare`
+kaldi-decoder    FasterDecoder on the graph of our own search
 flashlight       flashlight-text: a lexicon's trie, or tokens alone
 pyctcdecode      words over pieces or characters; no pronunciations
 
@@ -32,8 +32,8 @@ from tools.peers.interface import (
     import_peer,
     name_with_version,
 )
+from tools.peers.kaldi import KaldiSearch
 from wfstdec.compare.comparison import Setting
-from wfstdec.compare.kaldi import KaldiSearch
 from wfstdec.compare.models import Models
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.text.arpa import read_arpa

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tools.peers.interface import PeerInputs, import_peer, name_with_version
+from tools.peers.kaldi import scaled_fst
 from wfstdec.compare.comparison import Outcome, Setting
-from wfstdec.compare.kaldi import scaled_fst
 from wfstdec.errors import OptionError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.tokens import EPSILON, token_of

@@ -45,7 +45,7 @@ from wfstdec.compare.quality import (
     read_lists,
 )
 from wfstdec.compare.speech import evenly_spaced
-from wfstdec.errors import BackendError, InputError, OptionError
+from wfstdec.errors import InputError, OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 from wfstdec.io.results import read_confidences, read_text
 from wfstdec.lattice.file import LatticeFile, open_lattices
@@ -179,8 +179,8 @@ def _names(utterances: Sequence[str]) -> str:
 
 @command(
     f"{_SPEECH} {_MODELS} {_GRIDS} --lm-scale --word-insertion --boost --phrase-unit "
-    "--phrase-boundary --sentencepiece-model --phrases --repeats --oracle --no-peers "
-    "--json --plot",
+    "--phrase-boundary --sentencepiece-model --phrases --repeats --oracle --json "
+    "--plot",
     required="--ref",
     changes={"--boost": {"nargs": "+"}, **_OF_AUDIO},
     common="--logprobs --ref --graph --tokens --lexicon --lm --wfst --trie --greedy "
@@ -193,12 +193,12 @@ def _names(utterances: Sequence[str]) -> str:
 def compare(args: Args) -> None:
     """Compare searches on your data: WER against speed, at several beams.
 
-    --graph adds the WFST decoder (and kaldi-decoder, if installed), --tokens (and
-    --lexicon, --lm) the trie decoder, all three also the WFST decoder, --greedy the
-    greedy one, --model a transducer, and --attention-model an attention decoder. A grid
-    is the product of its options; options joined by colons vary together. Widths (beam,
-    max_active, beam_size, ...) are settings of a search; other options define separate
-    searches, except for greedy decoding, which has no widths:
+    --graph adds the WFST decoder, --tokens (and --lexicon, --lm) the trie decoder, all
+    three also the WFST decoder, --greedy the greedy one, --model a transducer, and
+    --attention-model an attention decoder. A grid is the product of its options;
+    options joined by colons vary together. Widths (beam, max_active, beam_size, ...)
+    are settings of a search; other options define separate searches, except for greedy
+    decoding, which has no widths:
 
         --wfst beam=8,10,13 max_active=7000,none     six settings
         --trie beam:beam_size=6:16,8:32,10:128       three: beam 6 with size 16, ...
@@ -214,7 +214,7 @@ def compare(args: Args) -> None:
     searches of --graph, --tokens or --greedy; a transducer or an attention model, with
     its own search. This time is not part of the speed.
 
-    With --boost all except kaldi-decoder also run with each list, credited by words, or
+    With --boost all also run with each list, credited by words, or
     by tokens with --phrase-unit token or without words.
 
     The table has, for each point, the WER, precision, recall and F of the occurrences
@@ -224,10 +224,12 @@ def compare(args: Args) -> None:
     the growth of the process's memory; with --oracle also the oracle WER of n-best
     lists and of lattices, the limit of rescoring.
     """
-    compare_with(args, _kaldi)
+    compare_with(args)
 
 
-def compare_with(args: Args, others: Callable[..., Sequence[Search]]) -> None:
+def compare_with(
+    args: Args, others: Callable[..., Sequence[Search]] | None = None
+) -> None:
     """Compare our searches with those of `others(models, scales)`."""
     if args.plot is not None:
         check_plot(args.plot)  # before hours of searches, not after them
@@ -251,16 +253,6 @@ def compare_with(args: Args, others: Callable[..., Sequence[Search]]) -> None:
     if args.plot is not None:
         library.plot(comparison, args.plot)
     print(library.table(comparison))
-
-
-def _kaldi(models: library.Models, **scales: float) -> list[Search]:
-    if models.graph is None:
-        return []
-    try:
-        return [library.KaldiSearch(models.loaded_graph.item, **scales)]
-    except BackendError as error:
-        _log.debug("without kaldi-decoder: %s", error)  # no flag requested it
-        return []
 
 
 def _makes_graph(models: library.Models) -> bool:
@@ -288,7 +280,9 @@ def _check_letters(models: library.Models) -> None:
 
 
 def _searches_to_compare(
-    args: Args, models: library.Models, others: Callable[..., Sequence[Search]]
+    args: Args,
+    models: library.Models,
+    others: Callable[..., Sequence[Search]] | None,
 ) -> list[Search]:
     scales = {"lm_scale": args.lm_scale, "word_insertion": args.word_insertion}
     needed = ("graph", "tokens", "greedy", "model", "attention_model")
@@ -309,7 +303,7 @@ def _searches_to_compare(
             "neither --graph nor --tokens, expected one (the WFST, the trie) or both"
         )
     # Last: others use the same models.
-    if not args.no_peers and (args.tokens or args.graph):
+    if others is not None and (args.tokens or args.graph):
         searches += others(models, **scales)
     return searches
 

@@ -371,7 +371,6 @@ _TABLE: dict[str, Any] = {
     "merge=max,sum; or beam:beam_size=6:16,8:32, values that vary together",
     "--greedy OPTION=VALUES*": "greedy decoder: lm_scale=0.2,0.4 blank_penalty=0,1",
     "--repeats N>0 3": "timings of every point",
-    "--no-peers": "no kaldi-decoder",
     "--json FILE": "file of all figures",
     "--plot FILE": "plot of WER against RTFx: .png or .svg (needs matplotlib)",
     f"--lm-scale-range {_RANGE['lm_scale']}": "range of the LM scale",

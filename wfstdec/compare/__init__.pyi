@@ -2,7 +2,6 @@ from wfstdec.compare.comparison import Comparison as Comparison
 from wfstdec.compare.comparison import Point as Point
 from wfstdec.compare.comparison import load_comparison as load_comparison
 from wfstdec.compare.comparison import table as table
-from wfstdec.compare.kaldi import KaldiSearch as KaldiSearch
 from wfstdec.compare.models import Models as Models
 from wfstdec.compare.plotting import plot as plot
 from wfstdec.compare.plotting import plot_reliability as plot_reliability

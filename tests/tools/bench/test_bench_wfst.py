@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("kaldi_decoder")
 
 from tools.bench import wfst  # noqa: E402
+from tools.peers import kaldi as kaldi_peer  # noqa: E402
 from wfstdec import WfstOptions
-from wfstdec.compare import kaldi as kaldi_peer  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

@@ -233,8 +233,8 @@ def test_flashlight_is_given_our_objective(flashlight, lexicon, arpa, options):
 def test_kaldi_is_given_our_objective(tmp_path):
     pytest.importorskip("kaldi_decoder")
     from tools.peers.ctc import KaldiPeer
+    from tools.peers.kaldi import FasterDecoder, read_path, scaled_fst
     from wfstdec import WfstDecoder, WfstOptions, build_graph
-    from wfstdec.compare.kaldi import FasterDecoder, read_path, scaled_fst
 
     options = {"lm_scale": 0.8, "word_insertion": 0.3}
     case = random_case(0, WORDS, ARPA, **options)
