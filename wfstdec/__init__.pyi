@@ -42,9 +42,6 @@ from wfstdec.lm.ngram import NgramLM as NgramLM
 from wfstdec.lm.ngram import load_lm as load_lm
 from wfstdec.lm.on_demand import UserLM as UserLM
 from wfstdec.models.loading import load_model as load_model
-from wfstdec.models.transducers import (
-    load_onnx_transducer as load_onnx_transducer,
-)
 from wfstdec.readable.formatter import Formatter as Formatter
 from wfstdec.search.decoder import BackendChoice as BackendChoice
 from wfstdec.search.decoder import Decoder as Decoder

@@ -9,11 +9,12 @@ for module in ("onnx", "onnxruntime", "sentencepiece", "transformers", "soxr"):
     pytest.importorskip(module)
 torch = pytest.importorskip("torch")
 
+from tiny_models import onnx_transducer  # noqa: E402
+
 from tools.data.export_heads import export_transducer  # noqa: E402
 from wfstdec import (  # noqa: E402
     TransducerDecoder,
     TransducerOptions,
-    load_onnx_transducer,
     load_transducer,
 )
 
@@ -29,8 +30,8 @@ def models(request, tmp_path_factory):
     tokens = DEMO / "tokens.txt"
     return (
         net,
-        load_onnx_transducer(None, decoder, apart, tokens),
-        load_onnx_transducer(None, both, None, tokens),
+        onnx_transducer(None, decoder, apart, tokens),
+        onnx_transducer(None, both, None, tokens),
     )
 
 

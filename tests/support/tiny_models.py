@@ -23,6 +23,19 @@ def write_onnx(path, text, weights=None, metadata=None):
     return path
 
 
+def onnx_transducer(encoder, decoder, joiner, tokens, **how):
+    """Load the files of a transducer; None for the encoder or the joiner: no file."""
+    from wfstdec.models.onnx_asr_models import metadata, open_session
+    from wfstdec.models.transducers import OnnxTransducer
+    from wfstdec.text.lexicon import load_tokens
+
+    files = encoder, decoder, joiner
+    parts = [path and open_session(path, 1) for path in files]
+    if encoder:
+        how["stride"] = int(metadata(parts[0])["subsampling_factor"])
+    return OnnxTransducer(*parts, load_tokens(tokens, None), **how)
+
+
 def in_any_chunks(model, audio, random):
     """Rows of a streaming model for recordings that come in parts, side by side."""
     parts = [

@@ -6,9 +6,9 @@
 
 ctc-256 and ctc-1024 are folders as `load_model` takes them: log-mel energies, Whisper's
 encoder and the head are in the graph. rnnt and tdt have decoder.onnx, joiner.onnx
-(sherpa-onnx's names), decoder_joint-model.onnx (onnx-asr's) and tokens.txt, for
-`load_onnx_transducer`; their features are Whisper's, so that no layout has an encoder
-for them.
+(sherpa-onnx's names), decoder_joint-model.onnx (onnx-asr's) and tokens.txt, for an
+`OnnxTransducer`; their features are Whisper's, so that no layout has an encoder for
+them.
 """
 
 from __future__ import annotations

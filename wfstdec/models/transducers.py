@@ -1,8 +1,7 @@
 """Transducers as ONNX files, in published layouts.
 
-    model = load_onnx_transducer("encoder.onnx", "decoder.onnx", "joiner.onnx",
-                                 tokens="tokens.txt")
-    hyps = TransducerDecoder(model, input="features").decode(fbanks)
+    model = load_model("zipformer").net                # an `OnnxTransducer`
+    hyps = TransducerDecoder(model).decode(frames)
 
     icefall   x [N, T, F], x_lens -> encoder_out [N, T', D], lengths
               y int64 [N, context] -> decoder_out [N, H]
@@ -22,18 +21,15 @@ encoders; their frames can be decoded here.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.errors import FormatError, OptionError, ShapeError
+from wfstdec.errors import OptionError, ShapeError
 from wfstdec.models.encoder import log_softmax
-from wfstdec.models.onnx_asr_models import FLOATS, INTEGERS, metadata, open_session
-from wfstdec.text.files import PathLike
-from wfstdec.text.lexicon import load_tokens, tokenizer_beside
+from wfstdec.models.onnx_asr_models import FLOATS, INTEGERS, metadata
 from wfstdec.text.tokens import TokenTable
 
 _SYMBOLS = 10  # Most tokens in a frame, as in NeMo; icefall trains with 1
@@ -328,55 +324,3 @@ def _check_inputs(session: Any, name: str, count: int, expected: str = "") -> No
             f"the {name} takes {found} inputs, expected {expected or count}"
             + ("; streaming encoders have states" if name == "encoder" else "")
         )
-
-
-def load_onnx_transducer(
-    encoder: PathLike | None,
-    decoder: PathLike,
-    joiner: PathLike | None,
-    tokens: PathLike | TokenTable,
-    *,
-    blank: int | str | None = None,
-    durations: Sequence[int] | None = None,
-    stride: int | None = None,
-    threads: int = 1,
-) -> OnnxTransducer:
-    """Load the files of an export.
-
-    A SentencePiece model in the folder of the tokens (`bpe.model`,
-    `tokenizer.model`) is the model's tokenizer.
-
-    Args:
-        encoder: `.onnx`; None decodes frames.
-        decoder: `.onnx`.
-        joiner: `.onnx`; None where it is in the file of the decoder.
-        tokens: The token table, the blank among them.
-        blank: The blank by name or index; None to recognise it.
-        durations: For TDT, the values of the durations after the tokens; None takes
-            0, 1, 2 and so on.
-        stride: Frames of features to one of the encoder; None takes the encoder's
-            `subsampling_factor`, or 4.
-        threads: Of onnxruntime.
-
-    Raises:
-        BackendError: onnxruntime is not installed.
-        FormatError: A file cannot be read.
-        ShapeError: Inputs or outputs are not those of a layout, or of the tokens.
-    """
-
-    def session(path: PathLike | None) -> Any:
-        if path is None:
-            return None
-        if not Path(path).is_file():
-            raise FormatError(f"{path}: no such file")
-        return open_session(path, threads)
-
-    parts = session(encoder), session(decoder), session(joiner)
-    if stride is None:
-        known = {} if parts[0] is None else metadata(parts[0])
-        stride = int(known.get("subsampling_factor", 4))
-    table = load_tokens(tokens, blank)
-    beside = None if isinstance(tokens, TokenTable) else tokenizer_beside(tokens)
-    return OnnxTransducer(
-        *parts, table, durations=durations, stride=stride, tokenizer=beside
-    )

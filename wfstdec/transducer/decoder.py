@@ -27,8 +27,10 @@ from wfstdec.attention.model_decoder import (
 )
 from wfstdec.errors import OptionError
 from wfstdec.lm.loading import AnyLM
-from wfstdec.models.transducers import load_onnx_transducer
+from wfstdec.models.onnx_asr_models import metadata, open_session
+from wfstdec.models.transducers import OnnxTransducer
 from wfstdec.text.files import PathLike
+from wfstdec.text.lexicon import load_tokens, tokenizer_beside
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
 from wfstdec.transducer.model import TransducerModel, check_model
@@ -106,8 +108,13 @@ def open_model(
         return load_transducer(path, head, device=device)
     if head is not None:
         raise OptionError(f"head {head!r} of an ONNX export, expected None: it has one")
-    names = ("encoder.onnx", "decoder.onnx", "joiner.onnx", "tokens.txt")
-    return load_onnx_transducer(*(folder / name for name in names))
+    names, tokens = ("encoder", "decoder", "joiner"), folder / "tokens.txt"
+    encoder, *others = (open_session(folder / f"{name}.onnx", 1) for name in names)
+    return OnnxTransducer(
+        *(encoder, *others, load_tokens(tokens, None)),
+        stride=int(metadata(encoder).get("subsampling_factor", 4)),
+        tokenizer=tokenizer_beside(tokens),
+    )
 
 
 def open_decoder(
