@@ -36,7 +36,7 @@ def test_it_is_for_a_first_visit():
     lines = README.splitlines()
     assert len(lines) <= README_LINES
     assert README.index("bash tools/demo.sh") < len("\n".join(lines[:40]))
-    assert "(docs/README.md)" in README
+    assert "(docs/index.md)" in README
     for script in re.findall(r"^bash (\S+)", README, re.M):
         assert (ROOT / script).is_file()
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")

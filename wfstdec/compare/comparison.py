@@ -209,7 +209,7 @@ class Point:
 
     @property
     def series(self) -> str:
-        """The search and its boost list: what tables and plots group by."""
+        """The search and its boost list, by which tables and plots group."""
         return self.search + (f" + {self.boosts}" if self.boosts else "")
 
     @property

@@ -1,9 +1,9 @@
 """Examine what is to be decoded together, before anything is built.
 
-report = examine(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa",
-                 logprobs="dev.npz", ref="dev.txt")
-print(report)                          # a page; the commands to take at its end
-report.is_wrong, report["blank"].text
+    report = examine(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa",
+                     logprobs="dev.npz", ref="dev.txt")
+    print(report)                          # a page; the commands to take at its end
+    report.is_wrong, report["blank"].text
 """
 
 from wfstdec.doctor.examine import Finding, Report, examine

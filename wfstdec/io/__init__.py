@@ -1,8 +1,8 @@
 """Files in and out: log-probs, transcripts, boost files, results, drawings.
 
-for utterance, logprobs in open_logprobs("dev.npz"): ...    # or .ark, .scp, a folder
-boosts = read_boosts("words.txt")
-references = read_text("dev.txt")
+    for utterance, logprobs in open_logprobs("dev.npz"): ...  # or .ark, .scp, a folder
+    boosts = read_boosts("words.txt")
+    references = read_text("dev.txt")
 """
 
 from wfstdec.lazy import names_of_stub

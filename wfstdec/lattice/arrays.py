@@ -112,7 +112,7 @@ class Lattice:
 
     @property
     def first_frame(self) -> int:
-        """The frame that it begins at: above 0 for a later segment of a session."""
+        """The first frame; above 0 for a later segment of a session."""
         return int(self.states["frame"][0])
 
     @property
@@ -151,7 +151,7 @@ class Lattice:
 
     @cached_property
     def arcs_into(self) -> tuple[np.ndarray, np.ndarray]:
-        """The arcs into each state, the best first: int64 [S + 1], splits; int64 [A].
+        """The arcs into each state, best first; splits int64 [S + 1], arcs int64 [A].
 
         Ties go as in the search: emitting arcs before epsilon arcs, then the lower arc,
         then the lower boost state that it leaves.
@@ -165,7 +165,7 @@ class Lattice:
 
     @cached_property
     def best_end(self) -> int:
-        """The state that the best path ends in: least excess, ties to the lower."""
+        """The state where the best path ends; least excess, ties to the lower."""
         return int(np.argmin(self.states["final_excess"]))
 
     def best_arcs(self) -> np.ndarray:
