@@ -5,7 +5,6 @@ sphinx-build -W --keep-going -n docs build/site       # needs the extra `docs`
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from pathlib import Path
@@ -29,18 +28,20 @@ autodoc_member_order = "bysource"
 napoleon_use_ivar = True
 # mypy checks types; those that are not public have no entry to link to.
 nitpick_ignore_regex = [("py:(class|obj)", ".*")]
-suppress_warnings = ["toc.empty_glob"]  # docs/evidence may have no page yet
+smartquotes = False  # flags have two dashes
 
 
 def link_public(app, env, node, contnode):
     """Link a name to its entry, whichever module it was found in."""
-    end, domain = f".{node.get('reftarget', '')}".rpartition(".")[2], env.domains["py"]
-    kinds = {"class", "exception", "function", "data"}
-    full = [x for x, it in domain.objects.items() if it.objtype in kinds]
-    full = [x for x in full if x.endswith(f".{end}") and x != node.get("reftarget")]
-    if node.get("refdomain") == "py" and len(full) == 1:
-        where = env, node["refdoc"], app.builder, node["reftype"]
-        return domain.resolve_xref(*where, full[0], node, contnode)
+    if node.get("refdomain") == "py":
+        domain, end = env.domains["py"], "." + node["reftarget"].rpartition(".")[2]
+        kinds = {"class", "exception", "function", "data"}
+        named = {x for x in domain.objects if x.endswith(end)} - {node["reftarget"]}
+        full = [x for x in named if domain.objects[x].objtype in kinds]
+        if len(full) == 1:
+            where = env, node["refdoc"], app.builder, node["reftype"]
+            return domain.resolve_xref(*where, full[0], node, contnode)
+    return None
 
 
 def show_examples(app, what, name, obj, options, lines):
@@ -82,9 +83,10 @@ def flags():
                 yield f"\n| {group.title} | |\n| --- | --- |"
             for one in rows:
                 how = command._get_formatter()
-                usage = how._format_action_invocation(one)
+                usage = how._format_action_invocation(one).replace("|", r"\|")
                 text = how._expand_help(one) if one.help else ""
-                yield f"| `{usage}` | {text} |".replace("||", "|")
+                text = re.sub(r"([|<*\[`])", r"\\\1", text)
+                yield f"| `{usage}` | {text} |"
 
 
 def setup(app):

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = ("docs", "graphs", "notebooks", "tests", "tools", "wfstdec")
 README_LINES = 117
 CODE_LINES = 16
@@ -39,12 +39,13 @@ def test_it_is_for_a_first_visit():
     assert "(docs/index.md)" in README
     for script in re.findall(r"^bash (\S+)", README, re.M):
         assert (ROOT / script).is_file()
-    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     for page in PAGES[1:]:
-        assert page.name == "README.md" or f"({page.name})" in index, page.name
+        name = page.relative_to(ROOT / "docs")
+        assert str(name) == "index.md" or f"({name})" in index, name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_names_is_there(page):
     text = page.read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):
