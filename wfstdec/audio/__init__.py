@@ -1,5 +1,7 @@
 """Audio in: files of any rate as one float32 channel at a model's rate, checked.
 
+For example:
+
     audio = read_audio("call.mp3", 16000)             # waveform [N], duration_s, notes
     with open_audio("hour.flac", 16000) as reader:  # or in blocks, in constant memory
         for block in reader: ...                      # float32 [n]

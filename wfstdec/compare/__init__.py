@@ -1,5 +1,7 @@
 """Searches side by side on one's own data: WER, speed, search errors, memory.
 
+For example:
+
     from wfstdec import compare
 
     speech = compare.read_speech("dev.npz", "dev.txt")

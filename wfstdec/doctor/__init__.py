@@ -1,5 +1,7 @@
 """Examine what is to be decoded together, before anything is built.
 
+For example:
+
     report = examine(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa",
                      logprobs="dev.npz", ref="dev.txt")
     print(report)                          # a page; the commands to take at its end

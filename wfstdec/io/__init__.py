@@ -1,5 +1,7 @@
 """Files in and out: log-probs, transcripts, boost files, results, drawings.
 
+For example:
+
     for utterance, logprobs in open_logprobs("dev.npz"): ...  # or .ark, .scp, a folder
     boosts = read_boosts("words.txt")
     references = read_text("dev.txt")

@@ -1,5 +1,7 @@
 """Models of any toolkit: audio to log-probs; independent of decoders.
 
+For example:
+
     model = load_model("model.onnx", tokens="tokens.txt", sample_rate=16000)
     logprobs, = model.encode([waveform])              # float32 [N] -> float32 [T, V]
 """
