@@ -23,7 +23,7 @@ myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 html_theme, html_title = "furo", f"wfstdec {version}"
 default_role = "code"  # docstrings have names between single backticks
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 napoleon_use_ivar = True
 # mypy checks types; those that are not public have no entry to link to.
@@ -73,19 +73,16 @@ def read_page(app, name, source):
 def flags():
     """Lines of the reference of all commands and flags."""
     for name, command in make_parser()._subparsers._group_actions[0].choices.items():
-        first, _, rest = command.description.partition("\n")
-        yield f"\n## {name}\n\n{first}\n"
-        if rest.strip():
-            yield f"```text\n{rest.strip()}\n```\n"
+        yield f"\n## {name}\n\n{command.description}\n"
         for group in command._action_groups:
-            rows = [one for one in group._group_actions if one.help != "==SUPPRESS=="]
+            rows = [one for one in group._group_actions if "help" not in one.dest]
             if rows:
                 yield f"\n| {group.title} | |\n| --- | --- |"
             for one in rows:
                 how = command._get_formatter()
                 usage = how._format_action_invocation(one).replace("|", r"\|")
                 text = how._expand_help(one) if one.help else ""
-                text = re.sub(r"([|<*\[`])", r"\\\1", text)
+                text = re.sub(r"([|<*\[])", r"\\\1", text)
                 yield f"| `{usage}` | {text} |"
 
 
