@@ -21,6 +21,7 @@ extensions = "myst_parser sphinx.ext.autodoc sphinx.ext.napoleon sphinxcontrib.m
 extensions = extensions.split()
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
+mermaid_height = "auto"
 html_theme, html_title = "furo", f"wfstdec {version}"
 default_role = "code"  # docstrings have names between single backticks
 autodoc_default_options = {"members": True}
@@ -75,7 +76,7 @@ def flags():
     for name, command in make_parser()._subparsers._group_actions[0].choices.items():
         yield f"\n## {name}\n\n{command.description}\n"
         for group in command._action_groups:
-            rows = [one for one in group._group_actions if "help" not in one.dest]
+            rows = [x for x in group._group_actions if "-h" not in x.option_strings]
             if rows:
                 yield f"\n| {group.title} | |\n| --- | --- |"
             for one in rows:
