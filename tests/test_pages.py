@@ -1,9 +1,10 @@
-"""Code of the pages under docs/ runs, in the order in which it stands there.
+"""Code of the pages under docs/ runs, in order; the site builds.
 
     ```python     runs; a page's blocks share their names
     ```sh         commands of wfstdec, run one after the other
     ```console    other programs, or files of the reader's own: not run, and says why
     ```text       printed, or in a file, or a formula; ```json and ```mermaid likewise
+    ```{toctree}  directives of Sphinx, and ```{eval-rst}
 
 `<!-- needs: hama soundfile -->` above a block: it runs where these can be imported;
 `<!-- not run: why -->`: it is shown. All pages run in one folder where `graphs` is and
@@ -13,28 +14,36 @@ where `graph.npz` is what the quickstart builds. README's blocks are run by
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from processes import python
 
+from wfstdec.cli.flags import FLAGS
 from wfstdec.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("evidence/*.md")])
+PAGES = sorted(DOCS.rglob("*.md"))
 _BLOCK = re.compile(
-    r"(?:^<!-- (needs|not run): ([^>]+) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S
+    r"(?:^<!-- (needs|not run): ([^>]+) -->\n)?^```([\w{}-]*)\n(.*?)^```$", re.M | re.S
 )
 PAGES_FOR_USERS = (
     "quickstart models streaming lexicon_and_lm contacts tuning production "
     "troubleshooting command_line doctor transcribe alignment lattices boosting words "
-    "language_models output pyctcdecode torchaudio"
+    "language_models output pyctcdecode torchaudio grammars"
 ).split()
-SHOWN = {"text", "json", "mermaid", ""}
+SHOWN = {"text", "json", "mermaid", "{toctree}", "{eval-rst}", ""}
 LANGUAGES = {"python", "sh", "console", *SHOWN}
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT))
 
 
 def blocks_of(page):
@@ -78,7 +87,7 @@ def workplace(tmp_path_factory):
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if {"python", "sh"} & dict(blocks_of(page)).keys()],
-    ids=lambda page: page.name,
+    ids=name_of,
 )
 @pytest.mark.share(keep=3)
 def test_snippets_run(page, workplace, monkeypatch):
@@ -103,7 +112,7 @@ def test_pages_for_users_begin_with_what_they_are_for_and_a_snippet(name):
     assert begins and text[: begins[0]].count("\n") <= 45
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=name_of)
 def test_blocks_run_or_say_why_not(page):
     text = page.read_text("utf-8")
     for condition, _, language, code in _BLOCK.findall(text):
@@ -116,3 +125,59 @@ def test_blocks_run_or_say_why_not(page):
     indented = re.findall(r"\n\n {4,}\S.*", prose)
     assert not indented, indented
     assert "```" not in prose
+
+
+PUBLIC = """wfstdec adapters.pyctcdecode adapters.torchaudio adapters.transformers audio
+    batch batch.ray compare doctor errors io lattice metrics models readable recipes
+    transcription""".split()
+"""Public modules, by their names below `wfstdec`."""
+
+
+def module_of(name):
+    return importlib.import_module(
+        "wfstdec" if name == "wfstdec" else f"wfstdec.{name}"
+    )
+
+
+def public_names():
+    return {name for one in PUBLIC for name in members_of(module_of(one))}
+
+
+def members_of(module):
+    """Names of `__all__`, or what the module defines."""
+    own = (
+        n
+        for n, x in vars(module).items()
+        if getattr(x, "__module__", "") == module.__name__
+    )
+    return {n for n in getattr(module, "__all__", own) if not n.startswith("_")}
+
+
+def test_the_reference_has_every_public_name_once():
+    shown = Counter()
+    for page in sorted((DOCS / "api").glob("*.md")):
+        entries = re.findall(
+            r"^\.\. (\S+):: wfstdec\.(\S+)(?:\n   :exclude-members: (.*))?",
+            *(page.read_text("utf-8"), re.M),
+        )
+        for kind, name, excluded in entries:
+            shown[name.rpartition(".")[2]] += 1
+            if kind == "automodule":
+                shown.update(members_of(module_of(name)) - {*excluded.split(", ")})
+    assert {n: shown[n] for n in public_names() if shown[n] != 1} == {}
+
+
+def test_the_site_builds_without_warnings(tmp_path):
+    """Links, anchors and errors that docstrings name are there; so are all names."""
+    for package in ("sphinx", "myst_parser", "furo", "sphinxcontrib.mermaid", "torch"):
+        pytest.importorskip(package)
+    run = python("-m", "sphinx", "-WnqT", "--keep-going", str(DOCS), str(tmp_path))
+    assert run.returncode == 0, run.stderr
+    from sphinx.util.inventory import InventoryFile
+
+    held = InventoryFile.loads((tmp_path / "objects.inv").read_bytes(), uri="").data
+    kinds = ("class", "data", "exception", "function", "module")
+    found = {x.rpartition(".")[2] for kind in kinds for x in held[f"py:{kind}"]}
+    assert public_names() <= found
+    flags = (tmp_path / "flags.html").read_text("utf-8")
+    assert not [flag for flag in FLAGS if f">{flag}" not in flags]

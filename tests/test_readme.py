@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted([*DOCS.glob("*.md"), *DOCS.glob("evidence/*.md")])]
 AT_ROOT = [p for p in sorted(ROOT.glob("*.md")) if p.name != "README.md"]
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 FOLDERS = ("docs", "graphs", "notebooks", "tests", "tools", "wfstdec")
 README_LINES = 110
 CODE_LINES = 16
@@ -38,15 +38,18 @@ def test_it_is_for_a_first_visit():
     lines = README.splitlines()
     assert len(lines) <= README_LINES
     assert README.index("bash tools/demo.sh") < len("\n".join(lines[:40]))
-    assert "(docs/README.md)" in README
+    assert "(docs/index.md)" in README
     for script in re.findall(r"^bash (\S+)", README, re.M):
         assert (ROOT / script).is_file()
-    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
     for page in PAGES[1:]:
-        assert page.name == "README.md" or f"({page.relative_to(DOCS)})" in index, page
+        name = page.relative_to(DOCS)
+        assert str(name) == "index.md" or f"({name})" in index, name
 
 
-@pytest.mark.parametrize("page", [*PAGES, *AT_ROOT], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, *AT_ROOT], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_what_a_page_names_is_there(page):
     text = page.read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):

@@ -156,7 +156,7 @@ class PackedGraph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hex digits over arcs, final costs and words: equal means the same."""
+        """A hash of arcs, final costs and words, 32 hex digits; equal if the same."""
         return fingerprint_of(self._arrays())
 
     @property

@@ -1,8 +1,10 @@
 """Readers and writers of files: log-probs, transcripts, boosts, results, drawings.
 
-for utterance, logprobs in open_logprobs("dev.npz"): ...    # or .ark, .scp, a folder
-boosts = read_boosts("words.txt")
-references = read_text("dev.txt")
+For example:
+
+    for utterance, logprobs in open_logprobs("dev.npz"): ...  # or .ark, .scp, a folder
+    boosts = read_boosts("words.txt")
+    references = read_text("dev.txt")
 """
 
 from wfstdec.lazy import names_of_stub

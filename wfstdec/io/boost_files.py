@@ -68,7 +68,7 @@ class BoostFile:
 def read_boosts(path: PathLike) -> BoostFile:
     r"""Read `word<TAB>bonus` lines, or JSON lines; see the module's text.
 
-    Blank lines and lines that begin with `# ` are ignored.
+    Blank lines and lines that begin with `#` and a space are left out.
 
     Warns:
         BoostWarning: Lines that end in a number and have no tab: these are phrases.

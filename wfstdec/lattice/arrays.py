@@ -149,7 +149,7 @@ class Lattice:
 
     @cached_property
     def arcs_into(self) -> tuple[np.ndarray, np.ndarray]:
-        """The arcs into each state, the best first: int64 [S + 1], splits; int64 [A].
+        """The arcs into each state, best first; splits int64 [S + 1], arcs int64 [A].
 
         Ties go as in the search: emitting arcs before epsilon arcs, then the lower arc,
         then the lower boost state of the source.
