@@ -38,7 +38,7 @@ PAGES_FOR_USERS = (
     "troubleshooting command_line doctor transcribe alignment lattices boosting words "
     "language_models output pyctcdecode torchaudio grammars"
 ).split()
-SHOWN = {"text", "json", "mermaid", "{toctree}", "{eval-rst}", ""}
+SHOWN = {"text", "json", "mermaid", "{toctree}", "{eval-rst}", "{include}", ""}
 LANGUAGES = {"python", "sh", "console", *SHOWN}
 
 
