@@ -524,6 +524,6 @@ def test_what_cannot_fit_is_refused_with_the_numbers():
     share.take(1 << 20)
     with pytest.raises(
         BackendError,
-        match=r"4\.0 MiB .* beside 0\.0 MiB .* 3\.0 MiB together; decode fewer, or use",
+        match=r"4\.0 MiB .* with 0\.0 MiB .* 3\.0 MiB together; decode fewer, or use",
     ):
         share.take(3 << 20)

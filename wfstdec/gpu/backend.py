@@ -134,14 +134,14 @@ class BatchingBackend(ABC):
                     half = len(part) // 2
                     left.extend([part[half:], part[:half]])
 
-        def beside() -> None:
+        def run_parallel() -> None:
             """Upload, and read results, while another part is searched."""
             with device.on_stream(device.second_stream):
                 decode_parts(True)
 
         try:
             with ThreadPoolExecutor(1) as pool:
-                other = pool.submit(beside) if both else None
+                other = pool.submit(run_parallel) if both else None
                 decode_parts(both)
                 if other is not None:
                     other.result()

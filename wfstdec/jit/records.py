@@ -42,7 +42,7 @@ _NOTHING = object()  # in place of a missing value, since None is valid
 class Pool(Generic[_Item]):
     """Pool from which every thread borrows one object at a time."""
 
-    # `fits`: predicate of a kept object and the needs; None if all fit. `beside`: a
+    # `fits`: predicate of a kept object and the needs; None if all fit. `peers`: a
     # pool of objects borrowed at the same time: this one then keeps no more than that,
     # and at least one. None keeps all returned ones.
 
@@ -51,14 +51,14 @@ class Pool(Generic[_Item]):
         make: Callable[..., _Item],
         *,
         fits: Callable[..., bool] | None = None,
-        beside: Pool[Any] | None = None,
+        peers: Pool[Any] | None = None,
     ) -> None:
-        self._make, self._fits, self._beside = make, fits, beside
+        self._make, self._fits, self._peers = make, fits, peers
         self._lock = threading.Lock()
         self._kept: list[_Item] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Pool, self._make, fits=self._fits, beside=self._beside), ()
+        return partial(Pool, self._make, fits=self._fits, peers=self._peers), ()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -75,7 +75,7 @@ class Pool(Generic[_Item]):
     def give(self, item: _Item) -> None:
         """Return one, unless there are enough."""
         with self._lock:
-            if self._beside is None or len(self._kept) < max(1, len(self._beside)):
+            if self._peers is None or len(self._kept) < max(1, len(self._peers)):
                 self._kept.append(item)
 
 

@@ -68,15 +68,15 @@ class TorchBackoff(nn.Module):
         """Return costs and next states of all labels, [N, L] each."""
         if _is_symbolic(states):
             return self.tables.rows(states)
-        return self._asked(kernels.rows, states)
+        return self._queried(kernels.rows, states)
 
     def step(self, states: Any, labels: Any) -> tuple[Any, Any]:
         """Return the cost of one label in each state, and its next state, [N] each."""
         if _is_symbolic(states):
             return self.tables.step(states, labels)
-        return self._asked(kernels.steps, states, labels)
+        return self._queried(kernels.steps, states, labels)
 
-    def _asked(self, kernel: Any, *given: Any) -> tuple[Any, Any]:
+    def _queried(self, kernel: Any, *given: Any) -> tuple[Any, Any]:
         states, *labels = (np.asarray(part).astype(np.int32) for part in given)
         size = (len(states), self.num_labels)[: 2 - len(labels)]
         found = np.empty(size, np.float32), np.empty(size, np.int32)

@@ -100,8 +100,8 @@ class RowMemory:
             return Handle(new_notes(FIRST_NOTES)), Handle(new_lattice())
 
         self.scratches = Pool(first_scratch, fits=_fits)
-        self.states = Pool(first_state, beside=self.scratches)
-        self.recordings = Pool(first_recording, beside=self.scratches)
+        self.states = Pool(first_state, peers=self.scratches)
+        self.recordings = Pool(first_recording, peers=self.scratches)
 
 
 def _fits(scratch: Handle[RowScratch], entries: int) -> bool:
