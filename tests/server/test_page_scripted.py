@@ -199,7 +199,7 @@ def test_a_server_that_has_gone_is_said_so(short, open_page):
     page.get_by_role("button", name="Listen").click()
     expect(page.locator("#trouble p")).to_have_text(
         "The server cannot be reached. 6 more attempts failed. The words so far are "
-        "stay."
+        "kept."
     )
     expect(page.locator("#listen")).to_have_text("Listen")
     page.complaints.clear()  # the browser's own lines about connections

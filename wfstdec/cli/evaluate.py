@@ -346,7 +346,6 @@ def _speech_of(args: Args) -> library.Speech:
 
 
 def _models_of(args: Args) -> library.Models:
-    """Return the models of the flags, and the unit of credit of phrases."""
     return made_of(
         *(library.Models, args),
         open_vocabulary=open_vocabulary_of(args),
@@ -360,7 +359,6 @@ def _models_of(args: Args) -> library.Models:
 def _searches_of(
     models: library.Models, name: str, texts: Iterable[str], **changed: Any
 ) -> list[DecoderSearch]:
-    """Return searches of a decoder, by its name, for each setting of a grid."""
     options = DECODERS[name](**changed)
     defaults = {one.name: one.default for one in fields(options)}
     # For options whose values are words, `none` is one: `end_rule=closed,none`.

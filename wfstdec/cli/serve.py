@@ -267,7 +267,6 @@ def _prepare_processes(args: Args) -> None:
 
 
 def _spec(args: Args) -> EncoderSpec:
-    """Return the facts of the model that a decoder needs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # each process warns again
         return load_acoustic_model(args).spec

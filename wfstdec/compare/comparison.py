@@ -305,7 +305,6 @@ _KINDS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _read(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a file; older ones may lack some."""
     for name in found.keys() & _KINDS:
         if found[name] is not None:
             found[name] = _KINDS[name](found[name])

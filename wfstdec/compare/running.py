@@ -168,7 +168,6 @@ class _Candidate:
     kept: OracleErrors | None = None
 
     def decode(self, utterances: Sequence[np.ndarray]) -> None:
-        """Decode all utterances, keep the outcomes, and time it."""
         by_length = sorted(range(len(utterances)), key=lambda i: -len(utterances[i]))
         # The longest: arrays grow, and kernels are compiled, before timing.
         few = [utterances[i] for i in by_length[:WARM_UP]]
@@ -190,7 +189,6 @@ class _Candidate:
             self.outcomes, self.memory_mb = outcomes, peak.growth_mb
 
     def count_oracle_errors(self, speech: Speech, nbest: int) -> None:
-        """Count oracle errors of lists and lattices; not timed."""
         decoder = self.search.lattice_decoder(self.setting)
         if decoder is None:
             return

@@ -285,7 +285,6 @@ class _Examination:
         return True
 
     def _check_blank(self) -> None:
-        """Report the blank's share of frames; take a better candidate."""
         tokens, counts = self.tokens, self.output.counts
         if self.named_separator in tokens.ids:
             self.between = [tokens.ids[self.named_separator or ""]]

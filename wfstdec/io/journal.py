@@ -249,7 +249,6 @@ def is_finished(path: Path, restart: Restart) -> bool:
 
 
 def _is_over(lines: Sequence[dict[str, Any]], path: Path, files: list[Path]) -> bool:
-    """Return whether a run has renamed all files, and they exist."""
     if not lines[-1].get("finished") or not all(one.exists() for one in files):
         return False
     if path.name == FOLDER_JOURNAL:

@@ -152,7 +152,6 @@ class _Target:
         return None
 
     def writer(self, file: IO[Any] | None, encode: bool) -> Callable[[str, Any], None]:
-        """Return the writer of an utterance: to a file, or to its own file."""
         if file is None:
             return self._write_alone
         seen: list[str] = []  # at most one

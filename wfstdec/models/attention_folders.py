@@ -214,7 +214,6 @@ def _moonshine(before: Any, encoder: Any, samples: np.ndarray) -> np.ndarray:
 def _names(
     home: Path, given: ModelOptions, facts: Mapping[str, Any], size: int
 ) -> tuple[list[str], Path | None]:
-    """Return distinct names of the outputs, and their file."""
     if isinstance(given.tokens, TokenTable):
         return list(given.tokens.names), None
     usual = ("tokenizer.json", "vocab.json", "vocab.txt", "*tokens.txt")

@@ -120,7 +120,6 @@ async def _running(app: Starlette) -> AsyncIterator[None]:
 
 
 async def _measure(metrics: Metrics) -> None:
-    """Measure how late the loop runs, and the duration of garbage collections."""
     seconds, began = deque[float](maxlen=1000), 0.0
 
     def note(phase: str, info: object) -> None:

@@ -209,7 +209,6 @@ class Connection(abc.ABC):
         return Ending(code, f"{text}; {self.limits.remedy(limit)}", kind)
 
     async def _keep_pace(self) -> None:
-        """Limit the rate of messages, and yield to other clients."""
         self._num_messages += 1
         if self._num_messages % _BREATH:
             return

@@ -233,7 +233,6 @@ class Engine:
         self._metrics.round_decoder.observe(searched - encoded)
 
     def _attempt(self, stream: Stream, act: Callable[..., object], *given: Any) -> None:
-        """Run a step of one stream; an exception fails that stream."""
         try:
             act(*given)
         except Exception as error:
@@ -422,7 +421,6 @@ class _Counts:
         self._shared, self._is_ready = shared, is_ready
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Return the gauges to a registry."""
         for name, text in (
             ("streams", "Streams under way"),
             ("uploads", "Files that are being received"),

@@ -241,7 +241,6 @@ class _Listening(socket.socket):
         super().listen(_BACKLOG)
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; close one above the limit."""
         if self._may_leave():
             raise BlockingIOError  # asyncio retries
         connection, address = super().accept()

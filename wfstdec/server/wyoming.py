@@ -223,7 +223,6 @@ class _Connection(Connection):
         self.outbox.send(("transcript-start", {"language": self.service.language}))
 
     def _pass_on(self, data: Json, payload: bytes) -> bool:
-        """Pass audio on; ignore that of a refused utterance."""
         if self.streams:
             form = tuple(data.get(name) for name in _FORM)
             if form != self._form:

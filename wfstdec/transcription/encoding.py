@@ -186,7 +186,6 @@ class Encoding:
     def _windows(
         self, blocks: Iterable[np.ndarray], pool: Executor
     ) -> Iterator[np.ndarray]:
-        """Yield log-probs of windows, several of which are encoded in parallel."""
         under_way: deque[tuple[Future, slice]] = deque()
         for window, due in self._cuts.windows(blocks, self._model.spec):
             under_way.append((pool.submit(self._encode, window), due))
@@ -197,7 +196,6 @@ class Encoding:
             yield future.result()[due]
 
     def _encode(self, waveform: np.ndarray) -> np.ndarray:
-        """Encode one waveform; add up the workers' seconds."""
         began = time.perf_counter()
         [logprobs] = self._model.encode([waveform])
         with self._lock:

@@ -190,7 +190,6 @@ class Transcriber:
         return Stream(self.model, self.decoder, cuts, boosts)
 
     def _decoded(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Any]]:
-        """Yield each part with the hypotheses of a piece, or with its error."""
         for batch in _batches(parts):
             pieces = [part for part in batch if isinstance(part, Encoded)]
             began = time.perf_counter()
