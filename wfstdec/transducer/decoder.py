@@ -44,7 +44,7 @@ class TransducerDecoder(ModelDecoder):
     The result for an utterance depends only on its frames, the model, the options and
     its boosts. It does not depend on batch, padding, chunks, or the order of lists,
     unless the model itself does: libraries may round products of other sizes
-        differently.
+    differently.
 
     Tokens are the joiner's outputs, the blank in its place. Language models and phrases
     are over this table, as for a CTC model with these outputs.

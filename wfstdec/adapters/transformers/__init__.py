@@ -41,7 +41,7 @@ def labels_of(tokenizer: Any, num_labels: int | None = None) -> list[str]:
             tokenizer of pieces has no delimiter.
         num_labels: V, the size of the model's output (`model.config.vocab_size`):
             tokens above it are omitted, ids without a token get a unique name. None:
-                all tokens of the tokenizer.
+            all tokens of the tokenizer.
 
     Raises:
         TokenTableError: Two tokens share an id; or an id has no token and `num_labels`
