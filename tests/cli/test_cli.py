@@ -94,6 +94,18 @@ def test_results_go_to_standard_output_in_every_format(files, capsys):
     assert read[0]["total_cost"] == pytest.approx(total)
 
 
+def test_phrases_may_be_the_only_vocabulary(files, capsys):
+    np.savez(files / "x.npz", one=logprobs_of("a b"), other=logprobs_of("c"))
+    build(files)
+    (files / "only.txt").write_text("ab\n\n[unk]\n")
+    assert decode(files, "--quiet", "--only-phrases", "only.txt") == 0
+    assert capsys.readouterr().out == "one ab\nother [unk]\n"
+    given = ["--tokens", files / "tokens.txt", "--logprobs", files / "x.npz"]
+    given += ["--only-phrases", files / "only.txt", "--decoder", "greedy"]
+    assert main(["decode", *map(str, given)]) == 1
+    assert "--only-phrases with --decoder greedy" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("flags", [(), ("--exact-boosts",)])
 def test_boosts_match_in_any_case_unless_they_are_exact(files, capsys, flags):
     """Words that the decoder does not know are named."""

@@ -445,11 +445,20 @@ def make_decoder(args: Args, options: Any) -> Decoder:
         given["open_vocabulary"] = open_vocabulary_of(args)
     given |= {"options": options, "frame_shift_s": args.frame_shift}
     given |= values_of(args, "backend threads")
+    only = getattr(args, "only_phrases", None)
+    if only is not None and kind not in ("wfst", "trie"):
+        raise OptionError(
+            f"--only-phrases with --decoder {kind}, expected wfst or trie"
+        )
     if kind not in CTC_DECODERS:
         if hasattr(args, "acoustic_model"):
             return _model_decoder(args, kind, given)
         return open_decoder(kind, **given)
-    return getattr(wfstdec, f"{kind.title()}Decoder")(**given)
+    decoder = getattr(wfstdec, f"{kind.title()}Decoder")(**given)
+    if only is None:
+        return decoder
+    phrases = [line for line in read_lines(only) if line.strip()]
+    return wfstdec.WfstDecoder.of_phrases(decoder, phrases)
 
 
 def _model_decoder(args: Args, kind: str, given: dict[str, Any]) -> Decoder:

@@ -186,6 +186,8 @@ _TABLE: dict[str, Any] = {
     "--output FILE": "file to write",
     "--boost FILE": "words and phrases to boost; 'word<TAB>nats' lines (without a "
     "number a conservative default is used), or JSON lines",
+    "--only-phrases FILE": "phrases, one per line, as the only vocabulary; '[unk]' is "
+    "any other speech",
     "--exact-boosts": "boosted words only as written: case, Unicode form, punctuation",
     "--phrases FILE": "phrases, one per line: to boost ('phrase<TAB>weight', or JSON "
     "lines with lists by utterance; without a weight a conservative default is used), "
@@ -449,7 +451,7 @@ PHRASES = (
     "--phrase-totals --phrase-unit --phrase-context --phrase-depth --phrase-boundary "
     "--sentencepiece-model"
 )
-BOOSTS = f"--boost --phrases {PHRASES}"
+BOOSTS = f"--boost --only-phrases --phrases {PHRASES}"
 RAY_OPTIONS = "--actors --gpus-per-actor --batch-rows --file-rows"
 AUDIO_MODEL = "--kind --sample-rate --logits --workers --language"
 LIMITS = " ".join(Limits.flag(one.name) for one in fields(Limits))
