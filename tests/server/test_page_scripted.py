@@ -66,6 +66,24 @@ def places_in_file(samples, wanted, size):
     return places
 
 
+@pytest.mark.parametrize(("scheme", "is_light"), [("light", False), ("dark", True)])
+def test_the_waveform_has_the_colours_of_the_scheme(short, open_page, scheme, is_light):
+    page = open_page(short.address)
+    page.emulate_media(color_scheme=scheme)
+    listen_until(page, "three")
+    end(page)
+    darkest = page.evaluate(
+        """() => {
+            const canvas = document.querySelector("canvas");
+            const pen = canvas.getContext("2d");
+            const data = pen.getImageData(0, 0, canvas.width, canvas.height).data;
+            const all = [...data.keys()].filter((i) => i % 4 === 3 && data[i] === 255);
+            return Math.min(...all.map((i) => data[i - 2]));
+        }"""
+    )
+    assert (darkest > 40) == is_light
+
+
 def test_what_is_said_is_heard_and_played_again(short, open_page, heard):
     page = open_page(short.address, RECORD_PLAYED)
     listen_until(page, "three")
