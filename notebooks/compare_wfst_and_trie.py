@@ -4,15 +4,15 @@
 # wfstdec has two searches for the log-probs of a CTC model. Both take the same tokens,
 # lexicon, language model, boosts and options, and give the same kind of hypothesis:
 #
-# - `WfstDecoder` walks a graph that was composed beforehand of tokens, lexicon and
-#   language model (T, L and G);
-# - `TrieDecoder` walks the lexicon as a trie and asks the language model as it goes.
-#   Nothing is built; without a lexicon it decodes bare tokens.
+# - `WfstDecoder` searches a graph composed of topology, lexicon and language model (T,
+#   L and G);
+# - `TrieDecoder` searches a prefix tree of the lexicon and queries the language model
+#   during the search. No graph is built; without a lexicon it decodes bare tokens.
 #
-# This notebook sets them side by side on the shipped recipe: 40 utterances of
-# LibriSpeech, a lexicon of 30,000 words, a pruned 3-gram. It takes about a minute and
-# needs `pip install wfstdec[plot,notebook]`. It was made from the `.py` file beside it:
-# `python -m tools.make_notebook --execute`.
+# This notebook compares them on the shipped recipe: 40 utterances of LibriSpeech, a
+# lexicon of 30,000 words and a pruned 3-gram. It takes about a minute and needs
+# `pip install wfstdec[plot,notebook]`. `python -m tools.make_notebook --execute` makes
+# it from the `.py` file of the same name.
 #
 # On your own data the same is one command: `wfstdec compare --help`.
 
@@ -34,11 +34,10 @@ speech = compare.read_speech(recipe / "logprobs.npz", recipe / "refs.txt")
 print(f"{len(speech.logprobs)} utterances, {speech.audio_s / 60:.1f} minutes")
 
 # %% [markdown]
-# ## What each needs before the first word
+# ## Time and memory before the first word
 #
 # The graph is built once and saved; decoders load it. The trie decoder reads the text
-# files each time. `compare.Models` measures what loading takes: seconds on the wall,
-# and what stays in memory.
+# files each time. `compare.Models` measures seconds and resident memory of loading.
 
 # %%
 files = {
@@ -66,36 +65,36 @@ print(
 # %% [markdown]
 # ## The same answers
 #
-# With wide beams both minimise the same cost, so they should say the same words. One
-# thing differs: in the graph, backing off in the language model is an epsilon arc that
-# may be taken even where the longer n-gram exists, so a path may cost a little less
-# there than the model says; the trie decoder backs off only where the model does.
+# With wide beams both minimise the same cost and should output the same words. There is
+# one difference. In the graph a back-off is an epsilon arc, which may be taken even if
+# the longer n-gram exists, so that a path may cost a little less than in the model. The
+# trie decoder backs off only where the model does.
 
 # %%
 wide = {"lm_scale": 0.8}
-walkers = {
+decoders = {
     "WFST": wfstdec.WfstDecoder(graph.item, wfstdec.WfstOptions(beam=17.0, **wide)),
     "trie": trie.make(wfstdec.TrieOptions(beam_size=1024, beam=17.0, **wide)),
 }
 utterances = list(speech.logprobs.values())
-said = {name: walker.decode(utterances) for name, walker in walkers.items()}
-costs = {name: np.array([h.total_cost for h in hyps]) for name, hyps in said.items()}
-pairs = list(zip(*said.values(), strict=True))
+results = {name: decoder.decode(utterances) for name, decoder in decoders.items()}
+costs = {name: np.array([h.total_cost for h in hyps]) for name, hyps in results.items()}
+pairs = list(zip(*results.values(), strict=True))
 print(f"same words: {sum(a.text == b.text for a, b in pairs)} of {len(pairs)}")
 difference = costs["trie"] - costs["WFST"]
 print(f"trie's cost less the graph's: {difference.min():.4f} to {difference.max():.4f}")
-for name, hyps in said.items():
+for name, hyps in results.items():
     words = " ".join(f"{word.text}@{word.start_s:.2f}" for word in hyps[5].words)
     print(f"{name}: {words}")
 
 # %% [markdown]
 # ## How narrow may the beam be?
 #
-# Each decoder over a grid: beams in nats for the graph; for the trie, which also limits
-# the entries of a frame, pairs of both (once with the best alignment of a text, once
-# with the sum over all of them). Speed is seconds of audio per CPU second of one
-# thread, best of two turns. A search error is an utterance whose cost is above that of
-# the widest setting of the same search.
+# Each decoder runs over a grid: beams in nats for the graph; for the trie, which also
+# limits the entries of a frame, pairs of beam and size, with the best alignment of a
+# text and with the sum over all alignments. Speed is seconds of audio per CPU second of
+# one thread, best of two runs. A search error is an utterance whose cost is above that
+# of the widest setting of the same search.
 
 # %%
 searches = models.wfst_searches(
@@ -119,10 +118,10 @@ with tempfile.TemporaryDirectory() as folder:
 # %% [markdown]
 # ## Names that the language model does not expect
 #
-# Five words of these utterances are recognised wrongly: names, mostly. A boost is a
-# number of nats that a word is favoured by, for everyone or utterance by utterance; it
-# means the same to both decoders and is part of the search, not of a rescoring. Below,
-# precision, recall and F are those of the five words ("partly", above, was "bartley").
+# Five words of these utterances, mostly names, are recognised wrongly. A boost is a
+# bonus in nats for a word, for all utterances or for one. It means the same in both
+# decoders and is part of the search, not of a rescoring. Precision, recall and F below
+# are those of the five words ("partly" above is "bartley" in the reference).
 
 # %%
 boosts = read_boosts(recipe / "boosts.txt")
@@ -142,10 +141,9 @@ print(compare.table(boosted))
 # %% [markdown]
 # ## The scale of the language model
 #
-# So far it was 0.8. `compare.tune` looks for the scale and the cost of a word with the
-# fewest errors (`wfstdec tune` on the command line). Here it sees the data that the
-# figures above are of, and few of them: on your data, tune on a dev set of an hour and
-# test on another.
+# It was 0.8 above. `compare.tune` (`wfstdec tune` on the command line) finds the scale
+# and the word insertion cost with the fewest errors. Here it uses the utterances of the
+# figures above. On your data, tune on a development set of an hour and test on another.
 
 # %%
 tuning = compare.tune(
@@ -161,14 +159,13 @@ print(*tuning.borders, sep="\n")
 # %% [markdown]
 # ## Which one, when?
 #
-# Take the **graph** where it can be built beforehand and used often. It has the work of
-# the language model and the lexicon done, its states are shared by all words that may
-# follow alike, and so it is the faster one at the same WER. It takes any grammar, not
-# only n-grams, and graphs of other toolkits.
+# Use the **graph** if it can be built ahead and used often. The work of language model
+# and lexicon is done, and words with the same continuations share states, so it is
+# faster at the same WER. It takes any grammar, and graphs of other toolkits.
 #
-# Take the **trie** where a graph is no good: the lexicon or the language model changes
-# often, its graph would not fit into memory, back-off must be exact, or the probability
-# of a text is to be summed over its alignments. And where there is no lexicon at all.
+# Use the **trie** if the lexicon or the language model changes often, if the graph
+# would not fit into memory, if back-off must be exact, if the probability of a text is
+# to be summed over its alignments, or without a lexicon.
 #
-# Numbers for hours of speech, other language models and other people's decoders are in
-# the README; these 40 utterances only show how to get yours.
+# The README has figures for hours of speech, other language models and other decoders.
+# These 40 utterances only show how to get yours.
