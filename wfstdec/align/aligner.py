@@ -81,11 +81,11 @@ class ForcedAligner:
         silence_prob: Its probability at each place.
         g2p: Pronunciations of words that the lexicon lacks: a function from a word to
             pronunciations, each the names of tokens between spaces or in a sequence; a
-            lexicon or its file; `"spelling"`, with the tokens themselves; `None`: an
-            error, unless all words of the lexicon are spelled.
+            lexicon or its file; `"spelling"`, with the tokens themselves; `None`: none,
+            unless all words of the lexicon are spelled.
         sentencepiece_model: Without a lexicon, splits words into pieces; `None` uses as
             few pieces as possible.
-        unknown: Treatment of a word that cannot be spelled, such as a number:
+        unknown: Treatment of a word without a pronunciation, such as a number:
             `"wildcard"` accepts any speech of a frame or more, reported as a misfit;
             `"error"` raises. `<star>` in a text is such a word too.
         normalizer: Matches words that are not in the lexicon as written; with

@@ -7,7 +7,7 @@
 upper bound. With such bonuses the list is `TRUST` times as probable as everything
 else; words share that by the roots of their probabilities, so that rare ones gain more.
 `share` is 1, except: `NEIGHBOURS` for a word that differs in one token from a likelier
-one; `HOMOPHONES` for a word that sounds like one that is `SIMILAR` nats likelier and
+one; `HOMOPHONES` for a word that sounds like one that is `SIMILAR` times as likely and
 not in the list; for a phrase the share of its most distinct word. For an OOV word it is
 `NEAR_ADDED` and `SAME_ADDED`, by words that cost less than `COMMON` nats.
 
@@ -44,7 +44,7 @@ MOST, MOST_OF_TOKENS = 8.0, 6.0
 TRUST = 0.25
 """1 has slightly more of the words of short lists right, and raises WER with 20,000."""
 NEIGHBOURS, HOMOPHONES = 0.6, 0.2  # shares of words confusable with likelier ones
-SIMILAR = 3.0  # nats; homophones that are less likelier than this do not count
+SIMILAR = 3.0  # a ratio of probabilities; below it homophones do not count
 ADDED = 6.7  # least cost of an OOV word minus its bonus, nats
 COMMON = 9.0  # words below this cost, nats, must not be confused with OOV words
 NEAR_ADDED, SAME_ADDED = 0.6, 0.1  # shares of OOV words that sound like common ones

@@ -211,7 +211,7 @@ of the harm of long lists to greedy searches comes from incomplete phrases."""
 def _summed_credits(
     length: int, c0: float, beta: float, *, is_growing: bool = True
 ) -> np.ndarray:
-    credit = np.full(length + 1, c0)
+    credit = np.full(length + 1, c0, np.float64)
     credit[0] = 0
     credit[2:] *= beta
     if is_growing:

@@ -336,7 +336,7 @@ def align(args: Args) -> None:
     such as numbers, match any speech, and are misfits. The format follows from the name
     of the output: .ctm, .jsonl (with tokens and misfits), .srt, .vtt, .TextGrid; the
     last three are for one utterance, or take a folder and --format. An utterance with a
-    fault, such as an unknown word, is named and skipped, and the exit code is 1.
+    fault, such as too few frames, is named and skipped, and the exit code is 1.
     Results of an interrupted run are kept, and --resume continues there.
     """
     how, options = run_options(args), made_of(AlignOptions, args)

@@ -577,7 +577,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         if self._nbest_from == "search" and lattices and self.options.nbest > 1:
             raise OptionError(
                 f"nbest={self.options.nbest!r} in sessions with lattices, which keep "
-                "no texts apart, expected `nbest_paths` of `close_lattice`, or "
+                "no texts apart, expected `lattice_hypotheses` of `close_lattice`, or "
                 "sessions without lattices"
             )
 
