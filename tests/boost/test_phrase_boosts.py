@@ -347,6 +347,11 @@ def test_options_that_mean_nothing(option, message):
         PhraseOptions(**option)
 
 
+def test_options_may_be_integers():
+    whole, same = PhraseOptions(c0=2, beta=1), PhraseOptions(c0=2.0, beta=1.0)
+    assert whole.base(4).tolist() == same.base(4).tolist()
+
+
 def test_phrases_without_weights_have_amounts_of_the_list():
     def defaults(lengths):
         return {text: n + len(lengths) for text, n in lengths.items()}

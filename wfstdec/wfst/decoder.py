@@ -146,7 +146,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, Path | RecordedLattice]):
                 missing pronunciations. Words match as in boosts.
             phrases: At least one; words separated by spaces. `"[unk]"` is any other
                 speech; a run of it is one word.
-            unk_cost: Nats for each token of `"[unk]"`; docs/evidence/boosting.md has figures.
+            unk_cost: Nats for each token of `"[unk]"` (docs/evidence/boosting.md).
 
         Raises:
             OptionError: No phrase, words without pronunciation, an invalid `unk_cost`.
