@@ -308,7 +308,7 @@ def test_what_it_leaves_to_the_cpu_is_an_error_that_names_it():
         words=decoder.words,
         options=TrieOptions(lookahead="none"),
     )
-    with pytest.raises(OptionError, match="a language model that is asked .*" + cpu):
+    with pytest.raises(OptionError, match="a language model that is queried .*" + cpu):
         emulated(asked._space)
     opened = TrieDecoder(**arguments, open_vocabulary=OpenVocabulary(1.0, 1.0))
     with pytest.raises(OptionError, match="an open vocabulary, expected none" + cpu):

@@ -233,7 +233,7 @@ def test_errors_of_the_model_are_passed_on():
 
 def test_options_that_do_not_fit():
     with pytest.raises(
-        OptionError, match="expected 'unigram' or 'none'; 'unigram' asks"
+        OptionError, match="expected 'unigram' or 'none'; 'unigram' queries"
     ):
         spelled(["go"], lm=WholeText())
     with pytest.raises(OptionError, match="unk_cost=3.0 with a language model whose"):
