@@ -83,10 +83,7 @@ def test_phrases_of_tokens_without_words(decoder, files, capsys):
 
 def test_lists_by_utterance_words_besides_and_costs(files, capsys):
     """Command and library give the same costs with lists."""
-    lines = [
-        {"id": "ab", "phrases": {"ab c": 2.0}},
-        {"phrases": ["c c", "cab ab"]},
-    ]
+    lines = [{"id": "ab", "phrases": {"ab c": 2.0}}, {"phrases": ["c c", "cab ab"]}]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (files / "phrases.jsonl").write_text(text)
     (files / "boosts.txt").write_text("ab\t0.5\n")

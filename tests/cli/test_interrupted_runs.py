@@ -184,10 +184,7 @@ def finished_runs(files):
             command(files, "align", "--output", out, "--format", "srt"),
             out / "utt2.srt",
         ),
-        "rescore": (
-            ["rescore", "--lattices", str(lat), "--output", str(out)],
-            out,
-        ),
+        "rescore": (["rescore", "--lattices", str(lat), "--output", str(out)], out),
         **{
             kind: (command(files, "decode", "--output", out, logprobs=kind), out)
             for kind in ("x.scp", "scp:x.scp", "ark:x.ark")

@@ -17,12 +17,7 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import ARC, STATE
 from wfstdec.search.paths.tokens import Path
 from wfstdec.text.tokens import token_of
-from wfstdec.wfst.lattice_pack import (
-    RecordedLattice,
-    arcs_of,
-    arranged,
-    cuts_of,
-)
+from wfstdec.wfst.lattice_pack import RecordedLattice, arcs_of, arranged, cuts_of
 from wfstdec.wfst.options import WfstOptions
 
 State = tuple[int, int, int]

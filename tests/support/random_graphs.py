@@ -313,8 +313,7 @@ def phrases_of_graph(rng, graph, unit=None):
     labels = graph.tokens if unit == "token" else graph.words
     few = rng.integers(unit == "word", len(labels), 3)
     options = PhraseOptions(
-        uniform=bool(rng.random() < 0.5),
-        weights_are_totals=bool(rng.random() < 0.5),
+        uniform=bool(rng.random() < 0.5), weights_are_totals=bool(rng.random() < 0.5)
     )
 
     def spell(phrases):

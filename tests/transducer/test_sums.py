@@ -14,11 +14,7 @@ from cupy_stand_in import Kernel, Stream, stand_in
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.search.log_add import add_scores
 from wfstdec.transducer import beam as sums
-from wfstdec.transducer.beam import (
-    PROGRAM,
-    launch_sums,
-    sum_runs,
-)
+from wfstdec.transducer.beam import PROGRAM, launch_sums, sum_runs
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 INF = float("inf")

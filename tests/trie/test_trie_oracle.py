@@ -169,10 +169,7 @@ def test_nothing_pruned(merge, kind, backend):
     assert long_enough > 5
 
 
-IMPOSSIBLE = arpa_of(
-    "-99 <s> 0; -1 </s>; -inf A 0; -inf B 0",
-    "-0.1 <s> A",
-)
+IMPOSSIBLE = arpa_of("-99 <s> 0; -1 </s>; -inf A 0; -inf B 0", "-0.1 <s> A")
 """The empty history can say nothing, another can."""
 
 

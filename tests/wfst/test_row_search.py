@@ -145,10 +145,7 @@ def test_a_look_leaves_ties_as_they_are(states):
         session.advance(x[2:])
     expected, found = (session.look() for session in sessions)
     assert look_bits(found) == look_bits(expected)
-    assert found.tokens.label.tolist() == [
-        1,
-        2 if states[1] < states[2] else 3,
-    ]
+    assert found.tokens.label.tolist() == [1, 2 if states[1] < states[2] else 3]
 
 
 @pytest.mark.parametrize(

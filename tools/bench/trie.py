@@ -114,10 +114,7 @@ def sentences_of(case: Case, answers: ScoreCache) -> set[tuple[str, ...]]:
 
 
 def check_answers(
-    case: Case,
-    costs: trie_checks.TextCosts,
-    one: Contestant,
-    answers: Sequence[Answer],
+    case: Case, costs: trie_checks.TextCosts, one: Contestant, answers: Sequence[Answer]
 ) -> list[str]:
     """Check the costs of our answers; what is wrong, in lines."""
     hypotheses = dict(zip(case.speech.logprobs, answers, strict=True))

@@ -13,9 +13,7 @@ from tools.peers import riva as riva_peer
 from wfstdec.trie.gpu.layout import PHASES
 from wfstdec.wfst.gpu.layout import PHASES as WFST_PHASES
 
-pytestmark = [
-    pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
-]
+pytestmark = [pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")]
 
 
 @pytest.fixture
