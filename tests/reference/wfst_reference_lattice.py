@@ -25,8 +25,6 @@ State = tuple[int, int, int]
 
 
 class _Arc(NamedTuple):
-    """An arc of the lattice."""
-
     state: State
     nextstate: State
     arc: int
@@ -53,7 +51,6 @@ class RecordingSearch(ReferenceSearch):
         super().__init__(whole, options, boosts)
 
     def finish(self) -> RecordedLattice:  # type: ignore[override]
-        """End the utterance: what is kept of it."""
         end = self._end_excess()
         states, arcs = self._kept(end)
         best = super().finish()

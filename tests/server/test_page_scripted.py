@@ -49,7 +49,7 @@ def words_of(page):
 
 
 def places_in_file(samples, wanted, size):
-    """Where in `wanted` the pieces of so many samples begin that can be found there.
+    """Where in `wanted` the pieces of `size` samples begin that can be found there.
 
     In pieces, since the browser's microphone leaves out samples on a busy machine: a
     piece with a gap in it is found nowhere.

@@ -65,7 +65,7 @@ def test_a_gpu_has_the_same_bits(seed):
 
 @needs_compiler
 def test_a_gpu_is_asked_on_the_stream_of_the_caller(monkeypatch, tmp_path):
-    """By a stand-in for CuPy; without CuPy the CPU is, and says the same."""
+    """By an imitated CuPy; without CuPy the CPU is asked, with the same sums."""
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
     monkeypatch.setitem(sys.modules, "cupy", stand_in())
     stream = types.SimpleNamespace(cuda_stream=7)
