@@ -86,9 +86,6 @@ def quiet(caplog):
 
 @pytest.fixture(autouse=True, scope="module")
 def settled_heap():
-    """Collections do not look again at what is there: benchmarks ask for many.
-
-    What is there now and in a cycle later is never freed.
-    """
+    """Collections skip what is there now: benchmarks ask for many, and it stays."""
     gc.collect()
     gc.freeze()

@@ -203,7 +203,7 @@ def test_the_last_token_is_the_blank(blank):
 
 
 def test_the_separator_of_hugging_face(caplog):
-    """`|`, where none is given; said once for a table; None turns it off."""
+    """`|`, where none is given; one message for a table; None turns it off."""
     unseen = [*LISTED, "unseen"]
     for _ in range(2):
         assert wfstdec.GreedyDecoder(tokens=unseen).separator == 1

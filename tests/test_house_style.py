@@ -110,10 +110,7 @@ def parse(path):
 
 
 def of_all(paths):
-    """A test of one file becomes a test of all of these: it says which break the rule.
-
-    One test for each file would be thousands, most of whose time is pytest's.
-    """
+    """Make one test of all files: a test each would be thousands, all pytest's time."""
 
     def make(test):
         def test_all():
@@ -152,7 +149,6 @@ KERNEL = re.compile(r"\b_?(n?jit|kernel|part|inlined|intrinsic)\b")
 
 
 def is_kernel(node):
-    """Tell whether numba compiles a definition."""
     return any(KERNEL.search(ast.unparse(d)) for d in node.decorator_list)
 
 

@@ -60,7 +60,6 @@ def blocks_of(page):
 
 
 def run_shell(text):
-    """Run commands of wfstdec, in this process."""
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         if not words:

@@ -65,10 +65,7 @@ def test_what_a_page_names_is_there(page):
 
 
 def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
-    """README's and those of `--help`, one after the other, as they stand.
-
-    Those of `serve` up to the point where it would listen.
-    """
+    """README's and those of `--help`, in order; `serve` stops where it would listen."""
     from wfstdec.cli.decode import (
         choose_decoder,
         load_acoustic_model,
@@ -103,13 +100,12 @@ def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
 
 
 def commands_in(text):
-    """The commands of a block, a line each."""
     lines = text.replace("\\\n", " ").splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 
 def test_the_tools_are_listed():
-    """Tools are listed by path or module, or by name beside one; or by a command."""
+    """Tools are listed by path or module, or by name next to one; or by a command."""
     tools = ROOT / "tools"
     listed = (tools / "README.md").read_text(encoding="utf-8")
     rows = [line for line in listed.splitlines() if line.startswith("| ")]

@@ -35,13 +35,7 @@ from wfstdec import BoostEntry, NgramLM, WfstDecoder, WfstOptions
 from wfstdec.compare.quality import read_lists
 from wfstdec.errors import WfstdecError
 from wfstdec.fst.openfst import read_words
-from wfstdec.io import (
-    Restart,
-    open_logprobs,
-    read_boosts,
-    read_confidences,
-    read_text,
-)
+from wfstdec.io import Restart, open_logprobs, read_boosts, read_confidences, read_text
 from wfstdec.io.journal import Journal, _sum_of
 from wfstdec.lattice import open_lattices, save_lattices
 from wfstdec.lattice.compact import compact_lattice

@@ -114,7 +114,7 @@ def test_the_same_where_tokens_have_other_names(tmp_path):
 
 
 class Counting:
-    """A score that depends on all that was said: mixed into both interfaces."""
+    """A score that depends on the whole text so far: mixed into both interfaces."""
 
     def __init__(self):
         super().__init__()

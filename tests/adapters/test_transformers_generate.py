@@ -171,10 +171,7 @@ def test_greedy_search_never_passes_an_end_that_the_model_prefers():
 
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_boosts_on_silence_say_nothing(num_beams):
-    """100 phrases, noise, and a model that would say nothing: no token more.
-
-    Elsewhere a listed word comes again and again in speechless audio.
-    """
+    """Elsewhere a listed word comes again and again in speechless audio."""
     rng = np.random.default_rng(0)
     phrases = {"".join(rng.choice(list(LETTERS), 4)): 3.0 for _ in range(150)}
     assert len(phrases) > 100
@@ -201,7 +198,7 @@ def test_boosts_on_silence_say_nothing(num_beams):
 
 
 def test_half_paid_boosts_at_max_length():
-    """A text that is cut off has no end to pay back at, unless the length is told."""
+    """A text that is cut off has no end to pay back at, unless the length is given."""
     model, frames = tiny_whisper(3), features(1, 3)
     phrases = {"abcda": 4.0}
     flags = {"num_beams": WIDE, "num_return_sequences": WIDE, **EXACT}
@@ -272,7 +269,7 @@ def long_form(model, frames, processors, **flags):
 
 
 def test_long_audio_goes_with_one_list_for_all():
-    """Whisper tells each window's prompt; phrases begin anew behind it."""
+    """Whisper gives each window's prompt; phrases begin anew behind it."""
     informed = []
 
     class Watched(PhraseBoostLogitsProcessor):
@@ -308,7 +305,7 @@ def test_rows_that_vanish_are_an_error_where_each_utterance_has_a_list():
 @pytest.mark.parametrize("make", [moonshine, speech_to_text])
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_models_of_other_kinds_take_it(make, num_beams):
-    """Other models tell no `begin_index`: the beginning is a mark, and says nothing."""
+    """Other models have no `begin_index`: the beginning is a mark, and not spoken."""
     torch.manual_seed(0)
     model, inputs = make(2)
     flags = {"max_new_tokens": 6, "num_beams": num_beams}

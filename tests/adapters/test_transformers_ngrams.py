@@ -45,7 +45,7 @@ def expected(coster, text, weight=0.7):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_rows_have_the_costs_of_the_definition_in_any_order(seed):
-    """Rows that were seen go on from there; others are walked: the same."""
+    """Rows that were seen continue from there; others are walked: the same."""
     rng = np.random.default_rng(seed)
     processor, coster = case(seed)
     texts = [(), (), (), ()]

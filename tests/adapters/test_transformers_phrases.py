@@ -75,7 +75,7 @@ def test_outputs_that_the_tokenizer_does_not_name_say_nothing():
 
 
 def test_a_text_of_the_prompt_counts_only_where_it_is_not_told():
-    """Whisper tells, by `set_begin_index`."""
+    """Whisper gives it by `set_begin_index`."""
     boosts = processor({"ab": 1.0}, end_rule="none")
     assert gains(boosts, "0")[0, 1] == pytest.approx(SECOND, abs=1e-4)
     boosts.set_begin_index(2)
@@ -155,10 +155,7 @@ def test_rows_may_be_reordered_repeated_and_dropped(rule):
 
 
 def test_equal_texts_of_two_utterances_are_told_apart():
-    """Rows 0 and 1 are of one utterance; its end is preferred, that of the other not.
-
-    Both have the text `a`; then its rows change places.
-    """
+    """Row 0's utterance prefers its end, row 1's does not; then both change places."""
     boosts = processor({"bc": 1.0})
     at_start = torch.tensor([[0.0, 1.0], [0.0, 1.0], [3.0, 0.0], [3.0, 0.0]])
     at_start = torch.cat([at_start, torch.zeros(4, SIZE - 2)], 1)

@@ -45,8 +45,7 @@ def aligner_of(case, entries, options=None, **how):
 
 
 def cost_of_text(text, skip_cost):
-    """Cost of saying some words for a text: left out words cost, others may
-    only be the star."""
+    """Cost of words for a text: left out words cost, others may only be the star."""
 
     def cost(spoken):
         spoken = [word for word in spoken if word != STAR]
@@ -62,8 +61,7 @@ def cost_of_text(text, skip_cost):
 def solve(
     case, entries, text, skip_cost=np.inf, insert_cost=None, insert_frame_cost=0.0
 ):
-    """The oracle's answer; the star is a word of one token, by so much less probable
-    than the frame's best."""
+    """The oracle's answer; the star is so much less probable than the frame's best."""
     x, tokens = case.logprobs, list(case.tokens)
     if insert_cost is not None:
         tokens.append(STAR)

@@ -30,7 +30,7 @@ def misfits(below):
 
 
 def test_weak_words_beside_each_other_are_one_misfit():
-    """A planted fault that told them apart was not found."""
+    """A planted fault that separated them was not found."""
     assert misfits([0, 20, 20, 0]) == [("weak", "b c", 1, 3, 1.0, 3.0)]
     assert misfits([20, 0, 20, 20, 20]) == [
         ("weak", "a", 0, 1, 0.0, 1.0),

@@ -8,7 +8,7 @@ from attention_cases import Case, JointCase
 
 
 def cases(first, *counts):
-    """Values of seeds: of attention alone, and of CTC beside it."""
+    """Values of seeds: of attention alone, and of CTC with it."""
     kinds = zip((Case, JointCase), counts, strict=True)
     return [(kind, seed) for kind, n in kinds for seed in range(first, first + n)]
 
@@ -28,10 +28,7 @@ def test_all_texts_have_the_totals_of_the_enumeration(kind, seed):
 @pytest.mark.parametrize(("kind", "seed"), cases(1000, 120, 60))
 @pytest.mark.share(keep=44)
 def test_a_narrow_beam_is_the_plain_one(kind, seed):
-    """Texts, totals and their order; K = 1 is greedy.
-
-    With CTC the best `pre_beam` tokens of each text by all else are asked, no others.
-    """
+    """With CTC only the best `pre_beam` tokens of a text by all else are asked."""
     case = kind(seed)
     width = 1 + seed % 4
     given = {"pre_beam": case.pre_beam} if kind is JointCase else {}
@@ -68,10 +65,7 @@ def test_equal_totals_stand_by_parent_and_token(seed):
 @pytest.mark.parametrize(("kind", "seed"), cases(2000, 80, 20))
 @pytest.mark.share(keep=26)
 def test_the_bound_loses_nothing(kind, seed):
-    """Where nothing adds to scores it is exact; with one phrase in a text too.
-
-    With CTC, Psi falls with every token: a live text bounds what it ends with.
-    """
+    """With CTC, Psi falls with every token: a live text bounds what it ends with."""
     case = kind(seed)
     case.options["end_rule"] = "none"
     if seed % 2 or kind is JointCase:

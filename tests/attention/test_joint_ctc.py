@@ -47,7 +47,7 @@ def test_prefixes_are_those_of_all_alignments(seed, num_frames):
 
 
 def test_between_equal_tokens_there_must_be_a_blank():
-    """By hand: 'aa' in three frames is said in one way, 'ab' in five."""
+    """By hand: in three frames 'aa' has one alignment, 'ab' has five."""
     logprobs = np.full((3, 3), -math.log(3), np.float32)
     prefixes = CtcPrefixes([logprobs], UNITS, weight=0.3, width=3)
     assert psi_of(prefixes, (0, 0)) == pytest.approx([-math.log(27)] * 2)

@@ -54,7 +54,7 @@ def test_no_frames_and_no_tokens():
 
 @pytest.mark.parametrize("weight", [0.0, 0.3])
 def test_word_times_of_every_text_of_a_beam_are_its_own(weight):
-    """In transformers those of another beam were told (#36093, #27362)."""
+    """Transformers gives those of another beam (#36093, #27362)."""
     model = TableAttention(np.random.default_rng(5), 2, longest=4)
     model.tokens[:2] = ["\u2581a", "\u2581b"]
     ctc = random_logprobs(3, 6)

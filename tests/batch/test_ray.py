@@ -37,7 +37,7 @@ NUM_CPUS = 4
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
-    """Where the model says what it hears, and is told what to do."""
+    """Where the model notes its input, and finds its orders."""
     return tmp_path_factory.mktemp("watched")
 
 

@@ -28,7 +28,6 @@ WORDS = ("<eps>", "new", "york", "art")
 
 
 def paid_in_all(credit, size):
-    """Sum of payments until nothing is owed."""
     parts, boost, credit = [], 0, np.float32(credit)
     while True:
         paid, boost = pay(boost, 7, credit, size)

@@ -121,7 +121,7 @@ def base(length, options):
 
 
 def without_containing(spelt):
-    """Keep spellings that contain no other: what is said once counts once."""
+    """Keep spellings that contain no other: one occurrence counts once."""
     return {s for s in spelt if not any(o != s and occurs(s, o) for o in spelt)}
 
 

@@ -100,7 +100,7 @@ def test_bad_input_is_noticed_once_at_every_door(decoder, door, change, message)
 
 
 def test_a_run_says_it_once(decoder):
-    """The batch's look stands for the decoder's own."""
+    """The batch's look replaces the decoder's own."""
     pairs = [(str(i), x / LN10) for i, x in enumerate(utterances(13))]
     [text] = caught(lambda: list(batch.decode_all(decoder, pairs)))
     assert "logs to base 10" in text

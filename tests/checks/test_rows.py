@@ -7,13 +7,7 @@ import pytest
 from real_speech import RECIPE, utterances
 
 from wfstdec import read_tokens, token_table
-from wfstdec.checks.inputs import (
-    InputCheck,
-    OutputTokens,
-    TokenCounts,
-    checked,
-    doubts,
-)
+from wfstdec.checks.inputs import InputCheck, OutputTokens, TokenCounts, checked, doubts
 from wfstdec.checks.rows import RowKind, check_frame_shift, kind_of, row_sums
 from wfstdec.errors import OptionError
 

@@ -18,8 +18,7 @@ from wfstdec.wfst.options import BACKENDS as WFST_BACKENDS
 
 WORDS = "utt2 ab c\nutt1 cab\nutt3 c\n"
 TOKEN_ARPA = arpa_of(
-    "-0.7 <wb>; -0.7 a -0.3; -0.7 b; -0.7 c; -99 <s> -0.3; -0.7 </s>",
-    "-0.1 a c",
+    "-0.7 <wb>; -0.7 a -0.3; -0.7 b; -0.7 c; -99 <s> -0.3; -0.7 </s>", "-0.1 a c"
 )
 
 

@@ -38,7 +38,7 @@ def decode(folder, capsys, *more):
 @pytest.mark.parametrize("decoder", [WFST, TRIE], ids=["wfst", "trie"])
 @pytest.mark.parametrize(("unit", "weight"), [("word", 3), ("token", 1)])
 def test_a_phrase_is_favoured(decoder, unit, weight, files, capsys):
-    """Where all tokens are as probable, what is listed is said."""
+    """Where all tokens are as probable, what is listed is found."""
     (files / "phrases.txt").write_text(f"# names\ncab  c\t{weight}\n")
     plain = decode(files, capsys, *decoder)
     assert "cab c" not in plain["flat"][0]
@@ -66,7 +66,7 @@ def test_totals_are_nats_for_a_phrase(decoder, unit, files, capsys):
 
 @pytest.mark.parametrize("decoder", [BARE, GREEDY], ids=["trie", "greedy"])
 def test_phrases_of_tokens_without_words(decoder, files, capsys):
-    """Spelt with the tokens; whole words, since a separator stands between them."""
+    """Spelt with the tokens; whole words, since a separator is between them."""
     x = logprobs_of("c a c")
     x[6:8] = np.log([0.05, 0.01, 0.01, 0.43, 0.5])
     np.savez(files / "x.npz", one=x, two=logprobs_of("a b"))
@@ -83,10 +83,7 @@ def test_phrases_of_tokens_without_words(decoder, files, capsys):
 
 def test_lists_by_utterance_words_besides_and_costs(files, capsys):
     """Command and library give the same costs with lists."""
-    lines = [
-        {"id": "ab", "phrases": {"ab c": 2.0}},
-        {"phrases": ["c c", "cab ab"]},
-    ]
+    lines = [{"id": "ab", "phrases": {"ab c": 2.0}}, {"phrases": ["c c", "cab ab"]}]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (files / "phrases.jsonl").write_text(text)
     (files / "boosts.txt").write_text("ab\t0.5\n")

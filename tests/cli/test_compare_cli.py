@@ -19,7 +19,7 @@ SPEECH = ["--logprobs", "x.npz", "--ref", "ref.txt"]
 
 @pytest.fixture
 def files(tmp_path):
-    """A folder with all that the commands read; `rare` is never said."""
+    """A folder with all that the commands read; no utterance has `rare`."""
     write_files(tmp_path)
     (tmp_path / "names.txt").write_text("cab\t4\n")
     (tmp_path / "ref.txt").write_text("utt2 ab c\nutt1 cab\nutt3 ab\n")

@@ -74,7 +74,7 @@ def names(folder):
 
 
 def stop(process, fifo, how):
-    """Send a signal when the reader waits at the FIFO; what was said, and the code."""
+    """Send a signal when the reader waits at the FIFO; output and exit code."""
     handle = os.open(fifo, os.O_WRONLY)  # returns when somebody reads
     process.send_signal(how)
     _, err = process.communicate(timeout=60)
@@ -88,7 +88,7 @@ def stop(process, fifo, how):
 )
 @pytest.mark.share(keep=1)
 def test_a_decode_that_is_stopped_is_kept_and_resumed(how, code, files, capsys):
-    """Results and lattices: the same bytes as of a run that nobody stopped."""
+    """Results and lattices: the same bytes as of a run without a stop."""
     more = ["--format", "jsonl", "--mbr"]
     made = ["--output", files / "hyp", "--lattices", files / "x.lat"]
     whole = ["--output", files / "whole", "--lattices", files / "whole.lat"]
@@ -184,10 +184,7 @@ def finished_runs(files):
             command(files, "align", "--output", out, "--format", "srt"),
             out / "utt2.srt",
         ),
-        "rescore": (
-            ["rescore", "--lattices", str(lat), "--output", str(out)],
-            out,
-        ),
+        "rescore": (["rescore", "--lattices", str(lat), "--output", str(out)], out),
         **{
             kind: (command(files, "decode", "--output", out, logprobs=kind), out)
             for kind in ("x.scp", "scp:x.scp", "ark:x.ark")
@@ -287,7 +284,7 @@ def test_only_the_same_run_is_resumed(files, capsys):
 
 
 def test_a_full_disk_keeps_what_is_done(files):
-    """Limits on the size of files stand for one; the message is one line, and where."""
+    """Limits on the size of files imitate one; the message is one line, and where."""
     for i in range(40):
         np.save(files / f"logprobs/more{i:02}.npy", logprobs_of("a b | c | c"))
     given = command(files, "decode", "--output", files / "hyp.jsonl", "--quiet")

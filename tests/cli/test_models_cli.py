@@ -202,8 +202,7 @@ def test_all_families_stand_in_one_table(files, capsys):
 
 
 @pytest.mark.parametrize(
-    ("decoder", "flag"),
-    [("transducer", "--model"), ("attention", "--attention-model")],
+    ("decoder", "flag"), [("transducer", "--model"), ("attention", "--attention-model")]
 )
 def test_a_model_alone_with_a_list_and_a_grid_without_a_model(
     files, capsys, decoder, flag

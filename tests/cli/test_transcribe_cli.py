@@ -129,7 +129,7 @@ def test_what_a_command_cannot_do_is_said_before_the_graph_is_loaded(files, caps
 )
 @pytest.mark.share(keep=1)
 def test_kill_9_in_the_midst_of_200_files_and_resume(how, code, files, tmp_path):
-    """Each once, none lost: the bytes of a run that nobody stopped."""
+    """Each once, none lost: the bytes of a run without a stop."""
     (tmp_path / "in").mkdir()
     for i in range(200):
         words, sound = speech(0.4 + i % 3, seed=100 + i)

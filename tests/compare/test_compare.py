@@ -287,7 +287,7 @@ def test_utterances_without_references_are_an_error():
 
 
 class Scripted(Search):
-    """A search that says what it is told to, and notes who asks."""
+    """A search with given answers that notes who asks."""
 
     def __init__(self, name, outcomes, takes_boosts=True):
         self.name, self.outcomes, self.takes_boosts = name, outcomes, takes_boosts

@@ -51,7 +51,6 @@ def compare(folder, *more):
 
 
 def phrase_score(folder, phrases, hypotheses):
-    """Score phrases by the characters of the texts."""
     hits = in_references = in_hypotheses = 0
     for utterance, words in read_text(folder / "ref.txt").items():
         for phrase in phrases:

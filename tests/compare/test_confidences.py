@@ -28,8 +28,7 @@ def test_a_word_that_is_not_in_the_vocabulary_has_a_low_acoustic_confidence():
     """By its definition, of a decoder that may say `ab` and `b` alone."""
     tokens = ["<blank>", "|", "a", "b", "c"]
     decoder = TrieDecoder(
-        tokens=tokens,
-        lexicon=spelling_lexicon(["ab", "b"], token_table(tokens)),
+        tokens=tokens, lexicon=spelling_lexicon(["ab", "b"], token_table(tokens))
     )
     rng = np.random.default_rng(3)
     x = np.log(rng.dirichlet(np.full(5, 0.3), 12)).astype(np.float32).clip(-20)

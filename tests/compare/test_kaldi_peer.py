@@ -78,11 +78,7 @@ def test_random_tlgs(tmp_path):
 @pytest.mark.parametrize("beam", [2.0, 4.0, 8.0])
 @pytest.mark.share
 def test_random_tlgs_with_a_beam(beam, tmp_path):
-    """Kaldi's beam is tightened while a frame goes on, in the order of its visits.
-
-    What it lets through beyond the last frame's beam may end it in a final state that
-    we do not reach, or on a path of another cost; both are rare.
-    """
+    """Kaldi tightens its beam within a frame, so rarely it ends where we do not."""
     same = total = 0
     for i in range(100):
         case = naive_cases.random_case(np.random.default_rng(i), plain=True)

@@ -23,11 +23,7 @@ GRAPH = text_graph("0 1 a A 0\n0 1 b B 0\n1 0")
 
 
 def drawn(truth, count, seed=0):
-    """Lattices of one of two words, and what was said: right as often as `truth`.
-
-    The words differ by some nats; the nearer one is said with the probability that
-    posteriors of scale `truth` give it.
-    """
+    """Lattices of two words, and the right one by posteriors of scale `truth`."""
     rng = np.random.default_rng(seed)
     apart = rng.uniform(0, 6, count)
     frames = [np.array([[-20, 0, -d]], np.float32) for d in apart]

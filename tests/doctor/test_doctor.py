@@ -172,10 +172,7 @@ def permuted(text):
             *((), {"log-probs": "--blank 42"}),
         ),
         ("tokens", permuted, ("greedy token errors",), {}),
-        (
-            *("lm", upper_words, ("case", "lexicon in LM")),
-            {"case": "LM UPPER CASE"},
-        ),
+        (*("lm", upper_words, ("case", "lexicon in LM")), {"case": "LM UPPER CASE"}),
         ("ref", upper_references, ("case", "references in lexicon"), {}),
         (
             *("lexicon", lambda text: "hello HH AH0 L OW1\nworld W ER1 L D\n"),

@@ -73,7 +73,7 @@ def build(files, tmp_path):
 
 
 def frames(graph, said):
-    """Log-probs 0 for the tokens said, one a frame (`-` is the blank), -inf else."""
+    """Log-probs 0 for the given tokens, one a frame (`-` is the blank), -inf else."""
     names = ["<blank>" if token == "-" else token for token in said]
     x = np.full((len(said), len(graph.tokens)), -np.inf)
     x[np.arange(len(said)), [graph.tokens.index(name) for name in names]] = 0.0
@@ -107,7 +107,7 @@ def test_a_word_without_a_bigram_begins_a_sentence(files):
 
 
 def test_the_last_separator_may_be_left_out(files):
-    """Nothing stands between the last word and the back-off before `</s>`."""
+    """Nothing is between the last word and the back-off before `</s>`."""
     for topology in TOPOLOGIES:
         graph = wfstdec.build_graph(**files, separator="|", topology=topology)
         for said in ("hel-lo", "hel-lo|", "|hel-lo|-|"):

@@ -27,7 +27,7 @@ LN10 = np.log(10)
 
 
 def test_a_trigram_model_by_hand():
-    """States: 0 empty, 1 `<s>`, 2 `a`, 3 `<s> a`; nothing goes on from b or `a b`."""
+    """States: 0 empty, 1 `<s>`, 2 `a`, 3 `<s> a`; none continues b or `a b`."""
     fst, _ = grammar_of(SMALL)
     names = {0: "-", 1: "a", 2: "b", 3: "#0"}
     log10 = {

@@ -156,7 +156,7 @@ def test_the_language_is_the_oracles(kind):
 
 @pytest.mark.parametrize("kind", ALL)
 def test_every_string_can_be_read_in_one_way(kind):
-    """With their symbols, no token string stands for two sentences."""
+    """With their symbols, no token string has two readings."""
     for entries in (SILENT if kind == "silence" else CASES).values():
         fst, labels = build(lexicon_of(*entries), ALL[kind])
         inputs = range(2, labels.disambig(labels.num_disambig))

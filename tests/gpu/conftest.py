@@ -9,7 +9,7 @@ from wfstdec.gpu import cupy_device as cuda
 
 @pytest.fixture
 def cupy(monkeypatch, tmp_path):
-    """Puts a stand-in in the place of CuPy: `cupy(stand_in())`; None: no CuPy."""
+    """Puts a replacement in the place of CuPy: `cupy(stand_in())`; None: no CuPy."""
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "kernels"))
 
     def install(module):

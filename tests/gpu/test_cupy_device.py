@@ -53,7 +53,7 @@ def test_arrays_on_the_gpu_are_checked_as_all_others(cupy):
 
 @pytest.fixture
 def torch(monkeypatch):
-    """Puts a stand-in in the place of torch, whose current stream is 1234."""
+    """Puts a replacement in the place of torch, whose current stream is 1234."""
     streams = types.SimpleNamespace(cuda_stream=1234)
     module = types.SimpleNamespace(
         int16="int16", cuda=types.SimpleNamespace(current_stream=lambda _: streams)

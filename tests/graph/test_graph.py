@@ -36,7 +36,6 @@ def graph():
 
 @pytest.fixture
 def saved(graph, tmp_path):
-    """The path of the saved graph."""
     graph.save(tmp_path / "graph.npz")
     return tmp_path / "graph.npz"
 
@@ -428,8 +427,6 @@ def text_change(**values):
 
 
 def set_arc(field, at, value):
-    """A change of one field of one arc."""
-
     def change(arcs):
         arcs[field][at] = value
         return arcs

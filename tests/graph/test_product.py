@@ -150,8 +150,6 @@ def bad(name, change):
 
 
 def put(i, value, field=None):
-    """A change: one value is another."""
-
     def change(array):
         (array if field is None else array[field])[i] = value
         return array

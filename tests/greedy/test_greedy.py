@@ -50,8 +50,6 @@ def decoder_of(case=None, backend="auto", **changes):
 
 
 def phrases_of(texts, tokens, **options):
-    """Phrases of token names between spaces."""
-
     def spell(phrases):
         return [[tuple(map(tokens.index, text.split()))] for text in phrases]
 
@@ -153,7 +151,6 @@ def test_without_models_it_is_plain_greedy_decoding(seed, backend):
 
 
 def checked(case, hypothesis, answer):
-    """Compare a hypothesis with the oracle's answer."""
     tokens = [(t.text, t.start_frame, t.end_frame) for t in hypothesis.tokens]
     assert tokens == answer.tokens
     assert hypothesis.died_at_frame == answer.died_at

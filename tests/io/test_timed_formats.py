@@ -66,11 +66,7 @@ CHINESE = said(("我们", 0, 9), ("用", 10, 19), ("TV", 20, 39), ("机", 40, 60
 
 @pytest.mark.parametrize(
     ("join", "text"),
-    [
-        (None, "我们用 TV 机"),
-        ("", "我们用TV机"),
-        (" ", "我们 用 TV 机"),
-    ],
+    [(None, "我们用 TV 机"), ("", "我们用TV机"), (" ", "我们 用 TV 机")],
 )
 def test_words_are_joined_as_their_script_or_the_user_wants(join, text, tmp_path):
     options = SubtitleOptions(join=join)

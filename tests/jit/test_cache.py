@@ -149,7 +149,7 @@ def test_who_compiles_for_ever_is_not_waited_for(folder, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "a folder"])
 def test_a_damaged_file_is_compiled_anew(folder, damage):
-    """A folder in its place cannot be mended: the code is kept elsewhere."""
+    """A folder in its place cannot be repaired: the code is kept elsewhere."""
     call(folder)
     for path in (folder / "__pycache__").iterdir():
         content = bytearray(path.read_bytes())

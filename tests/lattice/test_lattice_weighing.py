@@ -35,7 +35,6 @@ def words_of(lattice, arcs):
 
 
 def least(pairs):
-    """The least cost of each text."""
     found = {}
     for words, cost in pairs:
         found[words] = min(cost, found.get(words, math.inf))
@@ -43,7 +42,6 @@ def least(pairs):
 
 
 def assert_texts(lattice, expected, n=50):
-    """The lattice's texts and their costs are those expected within its beam."""
     check_lattice(lattice)
     best = min(expected.values())
     assert lattice.search_cost == pytest.approx(best, abs=1e-4)
@@ -206,10 +204,7 @@ def test_expected_errors_are_bounded_by_those_of_the_definition():
 
 
 def test_a_word_is_as_sure_as_the_texts_that_have_it():
-    """A planted fault that lost texts without the next words was not found.
-
-    Each text leaves out some words of the best one, so that one alignment is best.
-    """
+    """A planted fault that lost texts without the next words was not found."""
     rng = np.random.default_rng(3)
     for _ in range(5):
         said, left_out = rng.uniform(0, 1, 4), rng.uniform(1, 3, 4)

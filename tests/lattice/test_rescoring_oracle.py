@@ -44,7 +44,6 @@ def lattice_of(case, graph, boosts):
 
 
 def texts_of(lattice):
-    """All texts and what they cost."""
     found = nbest_paths(lattice, 20000)
     assert found.is_exact and len(found.arcs) < 20000
     return {

@@ -110,7 +110,7 @@ def test_tokens_and_the_blank():
 
 
 def test_a_model_of_other_tokens():
-    """Over words, or NeMo's: it would score all tokens alike, or let none be said."""
+    """Over words, or NeMo's: it would score all tokens alike, or allow none."""
     for names in (["<blank>", "a", "b"], ["<blank>", "<unk>", "a", "b"]):
         with pytest.raises(ArpaError, match="none of the 2 tokens, such as 'a', is a"):
             NgramLM.from_arpa(io.StringIO(TRIGRAMS), token_table(names))
@@ -210,10 +210,7 @@ def test_what_kenlm_refuses(text):
 
 
 def assert_kenlm_agrees(path, lm, words, sentences):
-    """Sentence by sentence and word by word; returns pairs of states that go together.
-
-    KenLM's `<unk>` where a model has none costs 100 in log10.
-    """
+    """Pairs of equal states; a missing `<unk>` costs 100 (log10) in KenLM."""
     kenlm = pytest.importorskip("kenlm")
     peer = kenlm.Model(str(path))
     together = {}

@@ -175,7 +175,7 @@ def test_streaming_exports_tell_all_there_is(streaming, form):
 
 @pytest.mark.parametrize("form", STREAMING)
 def test_a_step_of_any_chunks_is_the_whole(streaming, speech, form):
-    """Bit for bit, streams of different ages beside each other or alone."""
+    """Bit for bit, streams of different ages together or alone."""
     model = streaming[form]
     audio = [speech[:n] for n in (32000, 31999, 12345, 900, 0)]
     whole = [model.encode([samples])[0] for samples in audio]

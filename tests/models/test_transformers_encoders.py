@@ -90,7 +90,7 @@ def test_objects_of_any_class(bare, model, speech):
 
 
 def test_the_page_about_hugging_face(bare, speech, tmp_path, monkeypatch, capsys):
-    """The page's snippet runs as it stands, but for the model, which is not fetched."""
+    """The page's snippet runs as it is, but for the model, which is not fetched."""
     soundfile = pytest.importorskip("soundfile")
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
     part = page[page.index("## From Hugging Face") :]

@@ -64,9 +64,9 @@ TOPOLOGIES = tuple(RUN_RULES)
 
 
 def readings(topology, alignment, blank):
-    """All token sequences, with their frames, that an alignment stands for.
+    """All token sequences, with their frames, that an alignment has.
 
-    Blanks stand for nothing; each longest run of one other token is read by the
+    Blanks have no token; each longest run of one other token is read by the
     topology's rule, apart from all other runs. The empty set: not accepted.
     """
     runs, start = [], 0
@@ -108,7 +108,6 @@ class Segmentation(NamedTuple):
 
     @property
     def words(self):
-        """The words, without the fillers."""
         return tuple(word for word, _ in self.pieces if word is not None)
 
     def after(self, word, length, cost):
@@ -201,7 +200,7 @@ class Best(NamedTuple):
 
 
 class _Alignments(NamedTuple):
-    """All pairs of an alignment and a token sequence that it stands for."""
+    """All pairs of an alignment and a token sequence that it has."""
 
     frames: np.ndarray  # [R, T] token of each frame
     sequence: np.ndarray  # [R] index into sequences
@@ -265,17 +264,9 @@ def best(
 ):
     """The least total over all alignments, readings and segmentations.
 
-    Args:
-        logprobs: [T, V] natural log, any float dtype; V**T must stay small.
-        tokens: V token names; `blank` is one of them.
-        lexicon: pronunciations in token names.
-        sentence_cost: words -> LM cost with the final cost; inf is impossible.
-        topology: one of TOPOLOGIES.
-        fillers: what may stand between words; default nothing.
-        options: scales and penalties; lm_scale may not be negative.
-        boosts: word -> nats off the total for each occurrence.
-        phrase_cost: words, tokens -> nats to add to the total.
-        tolerance: totals this close to the least one count as ties.
+    logprobs: [T, V]; V**T must stay small. sentence_cost: words -> LM cost with the
+    final cost. boosts: word -> nats off for each occurrence. phrase_cost: words,
+    tokens -> nats to add. Totals within the tolerance of the least one are ties.
     """
     options, boosts = options or Options(), boosts or {}
     assert options.lm_scale >= 0 and len(tokens) ** len(logprobs) <= 100_000

@@ -20,7 +20,7 @@ _OPEN = "\0"
 
 
 class Listed(NamedTuple):
-    """A word of a list, and how it is said, in token names."""
+    """A word of a list with its pronunciation, in token names."""
 
     word: str
     tokens: tuple[str, ...]
@@ -52,10 +52,7 @@ def random_added_case(rng, **drawn):
 
 
 def solve_added(case, listed, opened=()):
-    """The oracle's answer.
-
-    opened: other words that neither lexicon nor model has, and how they are said.
-    """
+    """The oracle's answer; opened: pronunciations of words that all else lacks."""
     lm = naive_lm.parse_arpa(case.arpa)
     lexicon = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
     unknown = lm.cost.get(("<unk>",), case.unk_cost)

@@ -36,7 +36,6 @@ class Credits:
         return tuple(self.names[t] for t in text if t in self.names)
 
     def boost(self, text):
-        """Nats of all phrases in a text."""
         return -self.cost((), self.said(text))
 
     def done(self, text):
@@ -59,7 +58,7 @@ class Credits:
         return c0 + sum(c0 * beta + math.log(d) for d in range(2, length + 1))
 
     def paid_ahead(self, text):
-        """phi: for the longest end of a text that a phrase goes on from."""
+        """phi: for the longest end of a text that begins a phrase."""
         said = self.said(text)
         for start in range(len(said) + 1):
             part = said[start:]
@@ -129,17 +128,10 @@ def kept_of(rows, text, ends, rule, credits, more):
 def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
     """Every text's total in nats.
 
-    Args:
-        rows: Log-probs after each text.
-        ends: Tokens that end one.
-        longest: Texts of this length are cut off, without an end.
-        rule: For the end.
-        credits: Phrases.
-        costs: Pairs of a weight and a function (text, token or None) -> cost.
-        more: `ctc`: a `naive_joint.Joint`, and `pre_beam` for a beam; `insertion`:
-            nats a token costs; `loops`: whether phrases close in loops, else not;
-            `marks`: tokens that say nothing, whose costs are not
-            asked either.
+    ends: tokens that end one. longest: texts of this length are cut off, without an
+    end. costs: pairs of a weight and a function (text, token or None) -> cost. more:
+    `ctc`: a `naive_joint.Joint`, and `pre_beam` for a beam; `insertion`: nats a token
+    costs; `loops`: whether phrases close in loops; `marks`: tokens without costs.
     """
     found = {}
     for text in texts_of(rows, longest, ends):
@@ -175,7 +167,6 @@ def said_in(text, more):
 
 
 def steps_of(text, more):
-    """Each token that says something, behind what was."""
     marks = more.get("marks", ())
     return [(text[:i], t) for i, t in enumerate(text) if t not in marks]
 
@@ -205,16 +196,10 @@ def live_total(rows, text, ends, *, rule="none", credits=None, costs=(), **more)
 def beam(rows, ends, *, width, longest, stop="never", rank=None, cut=True, **more):
     """A plain beam: `width` texts, the best first, as {text: total}.
 
-    At each step the best `width` of all that may follow: those that end are finished,
-    and the best `width` of the others go on. Ties: the lower parent, the lower token.
-
-    Args:
-        rows, ends, longest: As of `totals`.
-        width: K.
-        stop: `"full"` with K finished, or `"never"`.
-        cut: Texts of the longest length are cut off; else their end is forced.
-        rank: A function of a total and a count of tokens, the end included.
-        more: As of `totals`.
+    Of the best `width` continuations those that end are finished, and the best `width`
+    others remain. Ties: the lower parent, the lower token. stop: `"full"` with K
+    finished, or `"never"`. cut: texts of the longest length are cut off; else their
+    end is forced. rank: a function of a total and a count of tokens with the end.
     """
     final = totals(rows, ends, longest=longest, **more)
     rank = rank or (lambda total, count: total)
@@ -268,6 +253,5 @@ def asked_of(rows, text, ends, more):
 
 
 def best_of(finished, width, rank):
-    """Up to `width` texts, the best first."""
     kept = sorted(finished, key=lambda text: -rank(finished[text], len(text)))
     return {text: finished[text] for text in kept[:width]}

@@ -23,11 +23,7 @@ FILLERS = ("none", "separator", "separator_optional", "silence")
 
 @dataclass(frozen=True)
 class Case:
-    """All that a decoding needs, in the form of files and call arguments.
-
-    options holds keyword arguments that `naive.Options` and the decoder's options
-    have in common; boosts and phrases name only words that a sentence can contain.
-    """
+    """Input of a decoding; boosts and phrases have only words of possible sentences."""
 
     tokens: list[str]
     blank: str
@@ -47,12 +43,10 @@ class Case:
 
     @property
     def tokens_text(self):
-        """A token file: one per line, in order."""
         return "".join(f"{token}\n" for token in self.tokens)
 
     @property
     def usable_words(self):
-        """The lexicon's words that a sentence can contain."""
         entries = naive.parse_lexicon(self.lexicon, self.lexicon_has_probs)
         known = naive_lm.parse_arpa(self.arpa).cost
         words = {entry.word for entry in entries}
@@ -60,10 +54,7 @@ class Case:
 
 
 def solve(case, *, tolerance=1e-4, exact_lm=False, logprobs=None):
-    """The oracle's answer; other log-probs than the case's own may be given.
-
-    exact_lm: true back-off (as kenlm) instead of back-off as an epsilon (as G).
-    """
+    """The oracle's answer; exact_lm: true back-off (as kenlm), not epsilons (as G)."""
     scorer = naive_lm.exact_scorer if exact_lm else naive_lm.epsilon_scorer
     lexicon = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
     fillers = naive.Fillers(
@@ -96,17 +87,7 @@ def random_case(
     ties=None,
     plain=False,
 ):
-    """Draw a case; what is not given is drawn as well.
-
-    Args:
-        topology: one of naive.TOPOLOGIES.
-        fillers: one of FILLERS; all but "none" need num_tokens >= 3.
-        num_tokens: V with the blank, 2 to 5.
-        num_frames: T, 0 to 6.
-        order: of the ARPA model at most, 1 to 3.
-        ties: draw log-probs and LM from coarse grids, so that totals tie.
-        plain: default options, no boosts.
-    """
+    """Draw a case; fillers but "none" need num_tokens >= 3; ties: coarse grids."""
     topology = topology or str(rng.choice(naive.TOPOLOGIES))
     fewest = 2 if fillers in (None, "none") else 3
     num_tokens = num_tokens or int(rng.integers(fewest, 6))
@@ -151,12 +132,7 @@ def random_tokens(rng, num_tokens, fillers):
 
 
 def random_lexicon(rng, letters):
-    """Text, whether it has probabilities, and the words; no entry comes twice.
-
-    Pronunciations are short, and often made from an earlier one: the same (a
-    homophone), longer by a token (the earlier is its prefix), or its last token
-    doubled.
-    """
+    """Text, whether it has probabilities, and the words; many tokens are alike."""
     words = list(WORD_NAMES[: rng.integers(1, len(WORD_NAMES) + 1)])
     entries: list[tuple[str, tuple[str, ...]]] = []
     for word in words * 2:
@@ -278,12 +254,7 @@ def random_boosts(rng, words):
 
 
 def random_phrases(rng, words, unit=None):
-    """Phrases of one to three words, some of them penalties, and what they are worth.
-
-    Args:
-        words: what the phrases are made of, at least one.
-        unit: "word" or "token"; drawn where it is not given.
-    """
+    """Phrases of one to three words, some of them penalties, and their worth."""
     weights = {
         " ".join(rng.choice(words, rng.integers(1, 4))): float(
             rng.choice([1.0, 0.5, 0.25, 2.0, -1.0, 0.0])

@@ -20,17 +20,7 @@ import naive_lm
 
 
 class Case(NamedTuple):
-    """Input of a decoding, and its options.
-
-    Attributes:
-        emissions: float [T][V].
-        blank: The token.
-        sil: The token.
-        lexicon: Pairs of a word and its tokens; None to decode tokens.
-        arpa: The language model's text; None for none.
-        names: The names of the tokens, where a model is over them.
-        options: `lm_weight`, `word_score`, `sil_score`, `log_add`.
-    """
+    """Input of a decoding, and its options; without a lexicon tokens are decoded."""
 
     emissions: list
     blank: int
@@ -42,7 +32,6 @@ class Case(NamedTuple):
 
 
 def case_of(arguments, emissions, options):
-    """The case of arguments and options as `ctc_decoder` takes them."""
     tokens, lexicon, arpa = arguments["tokens"], arguments["lexicon"], arguments["lm"]
     entries = None
     if lexicon is not None:
@@ -60,7 +49,6 @@ def case_of(arguments, emissions, options):
 
 
 def sentences(case):
-    """All sentences with their scores, the best first."""
     num_tokens = len(case.names)
     scores = {}
     for tokens in itertools.product(range(num_tokens), repeat=len(case.emissions)):

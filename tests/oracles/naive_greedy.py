@@ -24,10 +24,7 @@ BOS, EOS, UNK = naive_lm.BOS, naive_lm.EOS, naive_lm.UNK
 
 @dataclass(frozen=True)
 class Case:
-    """Input of a decoding: names of tokens, ARPA text or None, phrases of names.
-
-    `phrases` are of the unit "word", each token name being a word.
-    """
+    """Input: names of tokens, ARPA text or None, phrases of token names."""
 
     tokens: Sequence[str]
     blank: str
@@ -98,13 +95,10 @@ def runs(labels, blank):
 
 
 def texts(labels, blank):
-    """The tokens of an alignment."""
     return tuple(name for name, _, _ in runs(labels, blank))
 
 
 class Models:
-    """Language model and phrases of a case."""
-
     def __init__(self, case):
         self._case = case
         self._lm = naive_lm.parse_arpa(case.arpa) if case.arpa else None
@@ -128,12 +122,10 @@ class Models:
         return options.get("lm_scale", 1) * lm + boost - scale * float(of[token])
 
     def graph(self, text, *, ended):
-        """The model's cost of a text."""
         full = (BOS, *text, EOS) if ended else (BOS, *text)
         return sum(self._next(full[:i], full[i]) for i in range(1, len(full)))
 
     def boost(self, text):
-        """The cost of the phrases in a text."""
         return 0.0 if self._case.phrases is None else self._phrase_cost(text, ())
 
     def _next(self, history, word):
@@ -146,7 +138,7 @@ class Models:
         return self._word_cost(history, word)
 
     def _paid(self, text):
-        """Cost of phrases so far: those said, and the credit of one begun."""
+        """Cost of phrases so far: whole ones, and the credit of one begun."""
         phrases = self._case.phrases
         if phrases is None:
             return 0.0
@@ -168,7 +160,6 @@ class Models:
 
 
 def random_case(rng, *, ties=False):
-    """Draw a case; with ties its numbers are from coarse grids."""
     num_tokens = int(rng.integers(2, 6))
     tokens, blank, _, letters = naive_cases.random_tokens(rng, num_tokens, "none")
     num_frames = int(rng.integers(0, 12))

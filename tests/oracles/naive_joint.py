@@ -12,7 +12,7 @@ from collections import defaultdict
 
 
 class Joint:
-    """The probability of every text, and what it weighs beside attention."""
+    """The probability of every text, and its weight next to attention's."""
 
     def __init__(self, logprobs, blank, weight, columns=None):
         self.weight, self.columns = weight, columns

@@ -33,8 +33,6 @@ class Arc(NamedTuple):
 
 
 class Case(NamedTuple):
-    """All that a search goes by."""
-
     arcs: list[Arc]
     final: list[float]
     logprobs: list[list[float]]
@@ -75,7 +73,6 @@ def step_cost(case, arc, frame):
 
 
 def extend(case, path, arc, frame, now):
-    """A path with one more step."""
     said = path.words if arc.word is None else (*path.words, arc.word)
     cost = path.cost + step_cost(case, arc, frame)
     return Path((*path.steps, (now, arc.number)), arc.nextstate, said, cost)
@@ -115,7 +112,6 @@ def closed(case, paths, cutoff, now):
 
 
 def all_paths(case):
-    """All paths that the search of a case keeps in view."""
     start = [Path((), 0, (), 0.0)]
     paths, frames = closed(case, start, case.beam, 0), 0
     for frame in range(len(case.logprobs)):
@@ -147,7 +143,6 @@ def all_paths(case):
 
 
 def within(found, beam):
-    """The paths that cost no more than the best one and `beam`."""
     best = min(path.cost for path in found.paths)
     return [path for path in found.paths if path.cost <= best + beam]
 

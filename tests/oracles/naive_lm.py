@@ -40,12 +40,8 @@ def exact_word_coster(lm, unk_cost=None):
     """A function history, word -> cost by true back-off, as the `kenlm` module scores.
 
     Each word (and `</s>` at the end) is scored by the longest n-gram that ends in
-    it; back-offs of all longer histories are added, a missing one is 0.
-
-    Args:
-        lm: the parsed model.
-        unk_cost: cost of a word outside the model in place of a unigram; None: such a
-            word is impossible.
+    it; back-offs of all longer histories are added, a missing one is 0. unk_cost: cost
+    of a word outside the model in place of a unigram; None: such a word is impossible.
     """
 
     def word_cost(history, word):
@@ -61,12 +57,7 @@ def exact_word_coster(lm, unk_cost=None):
 
 
 def exact_scorer(lm, unk_cost=None, map_unknown=False):
-    """Sentence cost: the sum of what `exact_word_coster` gives.
-
-    Args:
-        lm, unk_cost: as there.
-        map_unknown: score words outside the model as `<unk>`, as kenlm does.
-    """
+    """Sum `exact_word_coster`; map_unknown: other words are `<unk>`, as in kenlm."""
     word_cost = exact_word_coster(lm, unk_cost)
 
     def sentence_cost(words):

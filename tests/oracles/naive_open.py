@@ -30,12 +30,7 @@ class OpenCase:
 
 
 def random_open_case(rng, kind=None, **drawn):
-    """Draw a case.
-
-    Args:
-        kind: one of KINDS; pieces stand without a separator.
-        drawn: as `naive_cases.random_case`.
-    """
+    """Draw a case of one of KINDS; pieces have no separator."""
     fillers = str(drawn.pop("fillers", "none"))
     kind = kind or str(rng.choice(KINDS))
     if kind == "pieces" and fillers.startswith("separator"):
@@ -76,7 +71,6 @@ def _spelled(rng, case, kind):
 
 
 def _frames(rng, case, kind):
-    """Log-probs that are in favour of some words."""
     size, usable = len(case.logprobs), sorted(_usable(case))
     hint: list[int] = []
     while len(hint) < size:
@@ -92,7 +86,6 @@ def _usable(case):
 
 
 def text_of(tokens, kind):
-    """Spell tokens as a word; None where they are none."""
     if kind == "phones":
         return f"<{' '.join(tokens)}>"
     text = "".join(tokens)
@@ -118,5 +111,4 @@ def spellings(opened):
 
 
 def solve_open(opened):
-    """The oracle's answer."""
     return solve_added(opened.case, opened.listed, spellings(opened))

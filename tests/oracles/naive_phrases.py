@@ -21,7 +21,7 @@ Labels = tuple[str, ...]
 
 
 def occurrences(text, part):
-    """How often a string stands in another, overlaps included."""
+    """How often a string is in another, overlaps included."""
     starts = range(len(text) - len(part) + 1)
     return sum(text[i : i + len(part)] == part for i in starts)
 
@@ -35,12 +35,7 @@ def minimal(spellings):
 
 @dataclass(frozen=True)
 class Phrases:
-    """A list of phrases, in text, and what they are worth.
-
-    options holds keyword arguments that the library's options have too; spellings
-    says how each phrase is spelt where that is not by its words or the lexicon;
-    boundary is the name of a token.
-    """
+    """A list and its worth; spellings replace others, boundary names a token."""
 
     weights: Mapping[str, float]
     unit: str
@@ -85,7 +80,7 @@ class Phrases:
 
 
 def said(words, lexicon, fillers):
-    """All ways to say some words: their pronunciations and what stands between."""
+    """All ways to pronounce words, with fillers between."""
     between = [()] if fillers.separator is None else [(fillers.separator,)]
     if fillers.separator is not None and fillers.separator_optional:
         between.append(())

@@ -17,7 +17,7 @@ FLOOR = math.log(1e-15)
 
 
 def collapse(path, labels):
-    """The words that tokens, one a frame, say: first collapsed, then joined."""
+    """The words of tokens, one a frame: first collapsed, then joined."""
     said = [token for token, _ in itertools.groupby(path)]
     said = [labels[token] for token in said if labels[token]]
     if not any(label.startswith(WORD_START) for label in labels):
@@ -62,12 +62,7 @@ def sentence_score(words, arpa, unigrams, lm):
 
 
 def all_texts(case, arpa):
-    """(text, logit score, whole score) of all texts, best first.
-
-    Args:
-        case: A `PrefixCase`.
-        arpa: The text of its model, or None.
-    """
+    """(text, logit score, whole score) of all texts, best first."""
     logprobs, sums = logprobs_of(case.logits), {}
     for path in itertools.product(range(len(case.labels)), repeat=len(logprobs)):
         words = collapse(path, case.labels)

@@ -23,16 +23,7 @@ _INF = math.inf
 
 
 def solve_rescored(case, arpa, unk_cost, options, listed=(), opened=()):
-    """The oracle's answer; open words are called `OPEN`.
-
-    Args:
-        case: What was searched.
-        arpa: The other model.
-        unk_cost: Of words that it lacks, in place of its `<unk>`.
-        options: In place of the case's.
-        listed: Words that a list added.
-        opened: Open words.
-    """
+    """The oracle's answer; open words are `OPEN`; listed: words of a list."""
     usable, boosts = case.usable_words, dict(case.boosts)
     entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
     lexicon = [entry for entry in entries if entry.word in usable]
@@ -69,13 +60,11 @@ def solve_rescored(case, arpa, unk_cost, options, listed=(), opened=()):
 
 
 def table_of(case):
-    """The words of the lexicon that the case's model has."""
     entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
     return [w for w in dict(entries_by_word(entries)) if w in case.usable_words]
 
 
 def entries_by_word(entries):
-    """Pairs of a word and its entry."""
     return [(entry.word, entry) for entry in entries]
 
 
@@ -83,14 +72,7 @@ Said = Mapping[int, Sequence[tuple[tuple[int, ...], float]]]
 
 
 def path_cost(steps, said, fillers, complete):
-    """Cost of the pronunciations of a path.
-
-    Args:
-        steps: Of each arc the token that begins, and the word, or None.
-        said: Tokens and costs of each word's pronunciations.
-        fillers: Tokens that may stand between words.
-        complete: Whether the last word must be whole, if that can be.
-    """
+    """Cost of a path's pronunciations; complete: the last word is whole if possible."""
     tokens: tuple[int, ...] = ()
     words: tuple[int, ...] = ()
     cost, lost = 0.0, False

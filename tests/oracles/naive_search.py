@@ -36,9 +36,8 @@ PIECE_START = "\u2581"
 class Case:
     """All that a decoding needs, as plain data and file text.
 
-    Without a lexicon the model is one of tokens. options holds keyword arguments of
-    `Options`; boosts is word -> nats off for each occurrence, and a key of several
-    words is worth that wherever they stand in a row.
+    Without a lexicon the model is one of tokens. boosts is word -> nats off for each
+    occurrence, and a key of several words is worth that wherever they are in a row.
     """
 
     tokens: list[str]
@@ -61,7 +60,7 @@ class Case:
 
     @property
     def fillers(self):
-        """Tokens that may stand between words."""
+        """Tokens that may be between words."""
         return naive.Fillers(self.separator, self.separator_optional)
 
 
@@ -77,12 +76,11 @@ class Options(NamedTuple):
 
 
 def collapse(alignment, blank):
-    """The tokens that an alignment stands for."""
+    """The tokens of an alignment."""
     return tuple(token for token, _ in itertools.groupby(alignment) if token != blank)
 
 
 def spans(alignment, blank):
-    """Collapse an alignment to tokens with their frames."""
     found, start = [], 0
     for token, group in itertools.groupby(alignment):
         end = start + len(list(group))
@@ -109,7 +107,6 @@ def frame_costs(case):
 
 
 def alignment_cost(case, alignment):
-    """The acoustic cost of one alignment, before its scale."""
     costs = frame_costs(case)
     return math.fsum(costs[t, token] for t, token in enumerate(alignment))
 
@@ -140,7 +137,6 @@ def acoustic_costs(case):
 
 
 def booster(case):
-    """A function words, tokens -> the cost of all boosts in them."""
     typed = {text: bonus for text, bonus in case.boosts.items() if " " in text}
     lists = [Phrases(typed, "word", {"weights_are_totals": True})]
     lists += [] if case.phrases is None else [case.phrases]
@@ -154,10 +150,7 @@ def booster(case):
 
 
 class Reading(NamedTuple):
-    """Tokens read as words: the costs that do not depend on the log-probs.
-
-    pieces: (word, number of tokens) from left to right; word None is a separator.
-    """
+    """Tokens read as words, None for a separator, with the number of tokens; costs."""
 
     words: Words
     graph: float
@@ -167,10 +160,7 @@ class Reading(NamedTuple):
 
 
 def reader(case):
-    """A function token names -> all possible ways to read them.
-
-    Without a lexicon the only one has the tokens themselves for words.
-    """
+    """Return token names -> all readings; without a lexicon, tokens are words."""
     options, score = Options(**case.options), sentence_scorer(case)
     segment, boost = naive.segmenter(case.entries, case.fillers), booster(case)
 
@@ -194,10 +184,7 @@ def reader(case):
 
 
 def sentence_scorer(case):
-    """The language model's cost of a text.
-
-    Without a lexicon a token that the model lacks is scored as its `<unk>`.
-    """
+    """The LM's cost of a text; without a lexicon unknown tokens are `<unk>`."""
     if case.arpa is None:
         return lambda words: 0.0
     map_unknown = case.lexicon is None and case.unk_cost is None
@@ -206,7 +193,6 @@ def sentence_scorer(case):
 
 
 def joined(case, tokens):
-    """The words of tokens where there is no lexicon."""
     if case.separator is not None:
         groups = itertools.groupby(tokens, lambda token: token == case.separator)
         return tuple(
@@ -239,7 +225,6 @@ class Text(NamedTuple):
 
 
 def total(case, parts):
-    """The total that parts make."""
     options = Options(**case.options)
     scaled = options.acoustic_scale * parts.acoustic + options.lm_scale * parts.graph
     return scaled + parts.insertion + parts.boost

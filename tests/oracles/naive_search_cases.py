@@ -51,17 +51,7 @@ def random_case(
     easy_lm=False,
     plain=False,
 ):
-    """Draw a case; what is not given is drawn as well.
-
-    Args:
-        kind: one of KINDS.
-        boosts: one of BOOSTS; without a lexicon there are token phrases or none.
-        num_tokens: V with the blank, 3 to 5.
-        num_frames: T, by default at most 5 or 6 as V allows.
-        easy_lm: there is a model, and its explicit n-grams are never dearer than
-            back-off.
-        plain: default options.
-    """
+    """Draw a case; easy_lm: no explicit n-gram costs more than back-off."""
     kind = kind or str(rng.choice(KINDS))
     num_tokens = num_tokens or int(rng.choice([3, 4, 4, 5]))
     if num_frames is None:
@@ -208,7 +198,7 @@ def _random_phrase(rng, words, most):
 
 
 def _random_weights(rng, words):
-    """Phrases of one to three words, now and then one that nobody knows."""
+    """Phrases of one to three words, now and then an unknown one."""
     texts = [_random_phrase(rng, words, 3) for _ in range(rng.integers(1, 5))]
     if rng.random() < 0.1:
         texts.append(f"{words[0]} {UNKNOWN_WORD}")
@@ -226,7 +216,6 @@ def _random_amounts(rng):
 
 
 def random_word_phrases(rng, case, words):
-    """Phrases of words that the decoder has."""
     weights, known = _random_weights(rng, words), word_table(case)
     spellings = {
         text: [tuple(text.split())] if set(text.split()) <= set(known) else []
@@ -237,7 +226,7 @@ def random_word_phrases(rng, case, words):
 
 
 def random_token_phrases(rng, case, words):
-    """Phrases of words that are said by the lexicon; without one they are tokens."""
+    """Phrases of words of the lexicon; without one they are tokens."""
     weights = _random_weights(rng, words)
     bounded = case.lexicon is not None and case.separator is not None
     bounded = bounded and bool(rng.random() < 0.7)
@@ -253,7 +242,6 @@ def random_token_phrases(rng, case, words):
 
 
 def decoder_arguments(case):
-    """Keyword arguments that `TrieDecoder` takes, objects instead of files."""
     table = token_table(case.tokens, case.blank)
     arguments: dict[str, Any] = {"tokens": table}
     if case.arpa is not None:
@@ -275,7 +263,6 @@ def word_table(case):
 
 
 def library_lexicon(case, table):
-    """The lexicon of a case that has one."""
     words, names, costs = zip(*case.entries, strict=True)
     pronunciations = tuple(tuple(map(table.index, tokens)) for tokens in names)
     return Lexicon(words, pronunciations, np.array(costs, np.float32))

@@ -22,7 +22,7 @@ def logsumexp(values):
 
 
 def symbols(joint, t, prefix, *, durations, lm_weight, blank_scored, insertion):
-    """Everything that may be said: (token or None, frames, nats without fusion)."""
+    """All that may come: (token or None, frames, nats without fusion)."""
     tokens, blank, lasts = joint(t, prefix)
     spoke = lm_weight * logsumexp(tokens) if blank_scored and lm_weight else 0.0
     weighed = (1 + lm_weight) * blank if blank_scored else blank
@@ -66,11 +66,7 @@ def totals(
     blank_scored=True,
     insertion=0.0,
 ):
-    """The total of each text.
-
-    costs: (weight, function of (history, token or None for the end) -> cost) of each
-        language model; boost: function of a text -> cost, or None.
-    """
+    """The total of each text; costs: (weight, function of (history, token or None))."""
     lm_weight = max(0.0, sum(weight for weight, _ in costs))
 
     def gain(prefix, token):

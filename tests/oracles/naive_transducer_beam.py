@@ -25,7 +25,6 @@ def ways_on(joint, hypothesis, beam_size, durations, max_symbols):
 
 
 def alsd(joint, num_frames, *, beam_size, durations=(), merge="sum", max_symbols=10):
-    """Search one utterance; the total of each text that is left."""
     beam = [((), 0, 0, 0.0)]
     while any(frame < num_frames for _, frame, _, _ in beam):
         found = {}

@@ -35,10 +35,7 @@ def lexicon_of(entries):
 
 
 def random_case(rng):
-    """Entries, the ids of words, the model, its text and the cost of what it lacks.
-
-    The model lacks some of the words; it has others; some entries have no word id.
-    """
+    """Entries, word ids, model, its text, cost of what it lacks; words differ."""
     words = [*naive_cases.WORD_NAMES[: rng.integers(1, 7)], "oov", "<unk>"]
     text, _ = naive_cases.random_arpa(rng, words[:-2], ties=rng.random() < 0.3)
     unk_cost = float(rng.choice([0.5, 4.0])) if rng.random() < 0.4 else None

@@ -28,10 +28,7 @@ class Path(NamedTuple):
 
 
 def every_path(case, read):
-    """All alignments with all their readings, the best first.
-
-    `read`: token names -> `Reading`s.
-    """
+    """All alignments with all `Reading`s that `read` gives, the best first."""
     num_frames, num_tokens = case.logprobs.shape
     blank = case.tokens.index(case.blank)
     costs, found = naive_search.frame_costs(case), []
@@ -67,7 +64,7 @@ class _Prefix(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """Frame's step: a token or blank, whether it goes on, a word that ends before."""
+    """Frame's step: a token or blank, whether it continues, a word that ends before."""
 
     token: int
     goes_on: bool
@@ -80,9 +77,8 @@ class _Step(NamedTuple):
 def pruned_paths(case, beam, beam_size):
     """Paths in view of a search with a lexicon, and no model and no boosts.
 
-    Returns:
-        (paths, whether they are whole sentences, frames that they cover), or None where
-        rounding decides what is dropped.
+    Returns whether they are whole sentences, too, and the frames that they cover; None
+    where rounding decides what is dropped.
     """
     said, costs = _said(case), naive_search.frame_costs(case)
     scale = naive_search.Options(**case.options).acoustic_scale
@@ -178,7 +174,6 @@ def _steps(case, said, place, last, costs):
 
 
 def _extended(prefix, step):
-    """A prefix with one more frame."""
     pieces = prefix.pieces
     if step.word is not None:
         pieces = (*pieces, (step.word, len(prefix.place)))
@@ -189,7 +184,6 @@ def _extended(prefix, step):
 
 
 def _ended(case, said, prefix):
-    """The ways to end with a whole word."""
     if not prefix.place:
         yield _path(prefix)
     for word, cost in _ends(case, said, prefix.place) if prefix.place else ():

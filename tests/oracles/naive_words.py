@@ -31,11 +31,7 @@ BOOSTS = ("no", "typed", "word_phrases", "token_phrases")
 
 @dataclass(frozen=True)
 class WordCase:
-    """A case with a lexicon, or spelled, and words beside it.
-
-    said: word -> the pronunciations that the list gives; bonuses of words and phrases
-    are `case.boosts`. spelled: the lexicon of the case is made by the decoder.
-    """
+    """A case with a lexicon, or spelled, and words of a list with pronunciations."""
 
     case: Case
     tokens: str
@@ -45,12 +41,10 @@ class WordCase:
 
     @property
     def table(self):
-        """The words that the decoder has."""
         return naive_search_cases.word_table(self.case)
 
     @property
     def entries(self):
-        """Entries of the lexicon that count."""
         return [entry for entry in self.case.entries if entry.word in self.table]
 
 
@@ -64,7 +58,7 @@ def open_text(case, tokens):
 
 
 def segments(case, tokens):
-    """All ways to say tokens as one word: word, known to the model, cost."""
+    """All ways to pronounce one word: word, known to the model, cost."""
     said = [(e.word, True, e.cost) for e in case.entries if e.tokens == tokens]
     found = list(said)
     new = [word for word in case.said if word not in case.table]
@@ -148,15 +142,7 @@ def best_texts(case, merge):
 
 
 def random_case(rng, *, tokens=None, listed=None, opened=None, boosts=None):
-    """Draw a case; what is not given is drawn as well.
-
-    Args:
-        tokens: one of TOKENS.
-        listed: whether a list adds words and pronunciations.
-        opened: whether there are open words.
-        boosts: "no", "typed" (phrases of added words too), "word_phrases" or
-            "token_phrases".
-    """
+    """Draw a case; listed: with words and pronunciations; opened: with open words."""
     tokens = tokens or str(rng.choice(TOKENS))
     if opened is None:
         opened = listed is False or bool(rng.random() < 0.6)
@@ -215,7 +201,6 @@ def _spelled(rng, case, names, tokens):
 
 
 def _random_spelling(rng, names, tokens):
-    """Tokens that make a word."""
     while True:
         spelt = tuple(rng.choice(names, size=rng.integers(1, 4)).tolist())
         if tokens != "pieces" or text_of(spelt, tokens) is not None:
@@ -247,7 +232,6 @@ def _listed(rng, made, names):
 
 
 def _boosted(rng, made, kind):
-    """With bonuses of words, and of phrases."""
     boosts = {word: float(rng.choice([0.0, 0.5, 2.0, 6.0, -1.0])) for word in made.said}
     words = [*made.table[1:], *(word for word in made.said if word not in made.table)]
     if kind == "typed" and words:
@@ -266,7 +250,6 @@ def _boosted(rng, made, kind):
 
 
 def decoder_arguments(made):
-    """Keyword arguments of `TrieDecoder`."""
     arguments = naive_search_cases.decoder_arguments(made.case)
     if made.open_costs is not None:
         arguments["open_vocabulary"] = OpenVocabulary(*made.open_costs)
@@ -274,7 +257,6 @@ def decoder_arguments(made):
 
 
 def boost_list(made):
-    """The words and phrases of the utterance."""
     entries = [
         BoostEntry(text, made.said.get(text, ()), bonus)
         for text, bonus in made.case.boosts.items()
@@ -283,7 +265,6 @@ def boost_list(made):
 
 
 def decoder_boosts(made):
-    """Boosts as decoders take them, with compiled phrases."""
     phrases, alone = None, replace(made.case, boosts={})
     if made.case.phrases is not None:
         phrases = naive_search_cases.decoder_boosts(alone, made.table)

@@ -51,14 +51,7 @@ def assert_covers(shown, words):
 def test_numbers_punctuation_capitals_and_display_forms(smart):
     shown = smart(" ".join(SPOKEN))
     assert shown.text.startswith("Yes, he paid $342. Did he not")
-    for part in (
-        "January 5, 1984",
-        "3:30",
-        "McDonald",
-        "New York",
-        "Bartley",
-        "21.",
-    ):
+    for part in ("January 5, 1984", "3:30", "McDonald", "New York", "Bartley", "21."):
         assert part in shown.text
     words = timed(SPOKEN)
     assert_covers(smart(words), words)

@@ -87,7 +87,6 @@ def test_choice_of_events_equals_its_definition(first):
 
 
 def utterances(words, random, count):
-    """Cut words into utterances of 1 to 20."""
     found, at = [], 0
     for _ in range(count):
         size = int(random.integers(1, 21))

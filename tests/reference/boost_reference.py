@@ -19,12 +19,7 @@ _NO_COST = F(0)
 
 
 class BoostAccount:
-    """The boosts of an utterance, as one search pays them.
-
-    Args:
-        boosts: The boosts.
-        beam: That of the search, nats; it says how much is paid at once.
-    """
+    """The boosts of an utterance as a search pays them; `beam`: how much at once."""
 
     def __init__(self, boosts: CompiledBoosts, beam: float) -> None:
         self._words, self._phrases = boosts.words, boosts.phrases
@@ -39,14 +34,7 @@ class BoostAccount:
         *,
         bonus: np.float32 = _NO_COST,
     ) -> tuple[np.float32, int]:
-        """The cost of a step, below 0 where it is credited, and the next boost state.
-
-        Args:
-            boost: The boost state before it.
-            word: The word of the step, if it has one.
-            token: The token that begins in it, if one does.
-            bonus: What else is credited.
-        """
+        """The cost of a step, below 0 where it is credited; the next boost state."""
         if word is None and token is None:
             return F(0), boost
         state = int(state_of(boost))
@@ -61,7 +49,7 @@ class BoostAccount:
         return F(F(0) - paid), int(after)
 
     def rest(self, boost: int) -> np.float32:
-        """Cost of ending: what is owed is paid, half-said phrases are charged."""
+        """Cost of ending: what is owed is paid, unfinished phrases are charged."""
         refund = F(0)
         if self._phrases is not None:
             refund = self._phrases.automaton.final_cost[int(state_of(boost))]

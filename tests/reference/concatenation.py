@@ -20,13 +20,7 @@ from wfstdec.text.vocabulary import Vocabulary
 
 
 class Whole(NamedTuple):
-    """A graph and an overlay.
-
-    Attributes:
-        graph: Both as one graph, without calls.
-        bonus: float32 [A + A'], what each of its arcs is credited, nats.
-        number: int64 [A + A'], the number of each arc where it comes from.
-    """
+    """A graph and an overlay: bonus and number of each arc are where it comes from."""
 
     graph: PackedGraph
     bonus: np.ndarray
@@ -34,13 +28,7 @@ class Whole(NamedTuple):
 
 
 def concatenate(graph: PackedGraph, overlay: Overlay, vocabulary: Vocabulary) -> Whole:
-    """Join two parts into one graph.
-
-    Args:
-        graph: The graph.
-        overlay: Of that graph.
-        vocabulary: Of the whole: with the words of both.
-    """
+    """Join graph and overlay; the vocabulary has the words of both."""
     arcs = np.concatenate([graph.arcs, overlay.arcs])
     own = np.repeat(np.arange(graph.num_states), np.diff(graph.state_arc_splits))
     state = np.concatenate([own, _arc_state(overlay)])

@@ -20,7 +20,6 @@ class ReferenceSearch(CpuSearch):
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def advance(self, logprobs):
-        """Pass the search through a chunk, float32 [T, V]."""
         utterance = self.utterance.value
         tokens = longer(utterance.tokens, len(utterance.tokens) + len(logprobs))
         self.utterance = Handle(utterance._replace(tokens=tokens))
@@ -81,7 +80,5 @@ class ReferenceSearch(CpuSearch):
 
 
 class ReferenceBackend(CpuBackend):
-    """A greedy search in plain Python."""
-
     search, decode_group = ReferenceSearch, HostBackend.decode_group
     checks_numbers = False

@@ -18,7 +18,6 @@ F = np.float32
 def step(
     automaton: Automaton, model: int, state: int, label: int
 ) -> tuple[np.float32, int]:
-    """The cost of a label in a state, and the next state."""
     first, last = automaton.model_label_splits[model : model + 2].tolist()
     if last > first:
         in_table = label < last - first

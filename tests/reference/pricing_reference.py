@@ -12,10 +12,7 @@ _INF = np.float32(np.inf)
 def price_frame(
     logprobs: np.ndarray, pricing: Pricing, blank: int
 ) -> tuple[list[np.float32], list[np.float32]]:
-    """The cost of each token of a frame.
-
-    `logprobs`: float32 [V].
-    """
+    """The cost of each token of a frame, float32 [V]."""
     unscaled = [np.float32(-x) for x in logprobs]
     unscaled[blank] = np.float32(-np.float32(logprobs[blank] - pricing.blank_penalty))
     if logprobs[blank] >= pricing.blank_skip_logprob:

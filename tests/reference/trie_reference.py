@@ -181,7 +181,6 @@ class ReferenceSearch:
         self._frontier = [Entry(key, lookahead, (Phase(F(0)), Phase()), F(0))]
 
     def advance(self, logprobs: np.ndarray) -> None:
-        """Pass the search through a chunk, float32 [T, V]."""
         for row in logprobs:
             if self._died_at_frame >= 0:
                 return
@@ -204,7 +203,6 @@ class ReferenceSearch:
         ]
 
     def look(self, since: tuple[int, int] = (0, 0)) -> PartialPath:
-        """How far the search has come."""
         best = min(self._unfinished_endings(), key=lambda ending: ending.cost)
         accepted = [] if self._died_at_frame >= 0 else self._accepted_endings()
         ended = min((ending.cost for ending in accepted), default=INF)
@@ -234,7 +232,7 @@ class ReferenceSearch:
         return count if count == 0 or (ended and None not in ends) else count - 1
 
     def _said(self, at: int) -> list[tuple]:
-        """Chain that tells tokens of a path and their beginnings apart, in order."""
+        """Chain that separates tokens of a path and their beginnings, in order."""
         chain = []
         while at >= 0:
             node = self._trace[at]
@@ -344,7 +342,7 @@ class ReferenceSearch:
                 )
 
     def _phases_of(self, entry: Entry) -> list[int]:
-        """The phases to go on from where both may do the same."""
+        """The phases to continue from where both may do the same."""
         if self._sums:
             return [BLANK, NONBLANK]
         blank, nonblank = entry.phases
@@ -367,7 +365,7 @@ class ReferenceSearch:
         return total
 
     def _kept(self, order: list[Key], reached: dict[Key, ByPhase]) -> list[Key]:
-        """Choose what goes on: of `beam_size` places the texts that may matter."""
+        """Choose what remains: of `beam_size` places the texts that may matter."""
         size, nbest = self._options.beam_size, self._options.nbest
         drops_texts = self._by_text and (not self._sums or len(order) > size)
         kept: list[Key] = []
@@ -482,11 +480,7 @@ class ReferenceSearch:
         return ending.entry.phases[ending.phase]
 
     def _trace_back(self, ending: Ending) -> np.ndarray:
-        """The tokens of an ending, first to last.
-
-        Returns:
-            int32 [N, 4]: token, start, end, pronunciation that ended before it or -1.
-        """
+        """int32 [N, 4]: token, start, end, pronunciation that ended before it or -1."""
         phase, rows = self._phase_of(ending), []
         at, end = phase.trace, phase.token_end
         if ending.phase == NONBLANK:

@@ -12,8 +12,6 @@ from wfstdec.trie.search_space import SearchSpace
 
 
 class ReferenceBackend(HostBackend):
-    """A space, as it is."""
-
     def __init__(self, space: SearchSpace) -> None:
         super().__init__(space.num_tokens, space)
         self.space = space
@@ -21,6 +19,5 @@ class ReferenceBackend(HostBackend):
     def start(
         self, options: TrieOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> ReferenceSearch:
-        """Begin an utterance."""
         kind = RecordingSearch if record else ReferenceSearch
         return kind(self.space, options, boosts)

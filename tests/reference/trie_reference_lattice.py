@@ -61,7 +61,6 @@ class RecordingSearch(ReferenceSearch):
         self._start_lookahead = charged(first.lookahead_cost)
 
     def finish(self) -> RecordedFrames:  # type: ignore[override]
-        """End the utterance: what is kept of it."""
         limit = F(self._options.beam_of_lattice)
         extra: dict[State | None, np.float32] = {None: F(0)}
         kept = []
@@ -74,7 +73,7 @@ class RecordingSearch(ReferenceSearch):
         return self._as_arrays(kept)
 
     def _phases_of(self, entry: Entry) -> list[int]:
-        """Both phases that are there, first the one that the search goes on from."""
+        """Both phases that are there, first the one that the search continues."""
         # The dearer phase changes no cost and no best path: where both may do the same,
         # its candidates lose. They are arcs of the lattice all the same.
         (first,) = super()._phases_of(entry)
@@ -91,7 +90,7 @@ class RecordingSearch(ReferenceSearch):
         super()._frame(logprobs)
 
     def _entry(self, key: Key, by_phase: ByPhase, best: np.float32) -> Entry:
-        """Note what leads to an entry that goes on."""
+        """Note what leads to an entry that remains."""
         for phase, candidates in enumerate(by_phase):
             least = self._phase_cost(candidates)
             for one in candidates:

@@ -73,18 +73,7 @@ class Key(NamedTuple):
 
 
 class Steps:
-    """The steps of a space, with the options and boosts of an utterance.
-
-    Args:
-        space: What is searched.
-        options: Those of the search.
-        boosts: The boosts.
-        added: The second trie, laid out; None to do so.
-        arrays: Of the language model, borrowed; None to do so.
-
-    Attributes:
-        lm: The language model.
-    """
+    """The steps of a space, with the options and boosts of an utterance."""
 
     def __init__(
         self,
@@ -143,10 +132,7 @@ class Steps:
         return F(advance_credit(self._added, self._cap, node - self._first_added))
 
     def successors(self, key: Key, token: int) -> Iterator[tuple[Node, WordEnd]]:
-        """Follow a token that begins: inside a word, or after the end of one.
-
-        Each with the word that ends before the token, and the next state.
-        """
+        """Each with the word that ends before the token, and the next state."""
         space = self._space
         inside = WordEnd(NONE, NONE, F(0), key.state, NONE)
         if not space.has_lexicon:
@@ -270,7 +256,7 @@ class Steps:
             yield Node(self._first_added + int(oov.root_child[token]))
 
     def _place_behind(self, length: int, text: np.uint64, token: int) -> Iterator[Node]:
-        """An open word of so many tokens goes on behind the tries."""
+        """Continue an open word of this length behind the tries."""
         # The length is a part of the node's number, and has room for so many.
         if length == MAX_OPEN_TOKENS:
             return
@@ -282,14 +268,7 @@ class Steps:
     def step_boosts(
         self, key: Key, end: WordEnd, token: int, node: int
     ) -> tuple[int, np.float32]:
-        """The boost state after a word and a token, either may be -1; the cost.
-
-        Args:
-            key: Where the step begins.
-            end: The word that ends, if one does.
-            token: The token that begins, -1 at the end of the utterance.
-            node: Where it leads; the root at the end.
-        """
+        """The boost state after a word and a token, either may be -1; the cost."""
         # What was credited on the way into an OOV word is part of the word's bonus:
         # each step credits the difference.
         bonus = F(end.bonus + self.advance_credit(node))
@@ -305,14 +284,7 @@ class Steps:
         insertion: np.float32,
         boost_cost: np.float32,
     ) -> np.float32:
-        """The cost after a step but for its acoustics, each sum rounded to float32.
-
-        Args:
-            before: The cost of the phase that it begins from.
-            graph: What language model and pronunciation add, unscaled.
-            insertion: Of the token, and of the word that ends.
-            boost_cost: From `step_boosts`.
-        """
+        """The cost after a step but for its acoustics, each sum rounded to float32."""
         total = F(before + F(self._lm_scale * graph))
         return F(F(total + insertion) + boost_cost)
 

@@ -102,14 +102,12 @@ class ReferenceSearch:
         self._settle(frontier, {start: Node(None, -1, F(0))}, None)
 
     def advance(self, logprobs: np.ndarray) -> None:
-        """Pass the search through a chunk, float32 [T, V]."""
         for row in logprobs:
             if self._died >= 0:
                 return
             self._frame(row)
 
     def finish(self) -> paths.Path:
-        """End the utterance."""
         (cost, state, boost), reached_final = self._best_end(self._died < 0)
         final_cost = self._graph.final_cost[state]
         path = self._read(self._nodes[state, boost])
@@ -124,7 +122,6 @@ class ReferenceSearch:
         )
 
     def look(self, since: tuple[int, int] = (0, 0)) -> paths.PartialPath:
-        """How far the search has come."""
         (cost, state, boost), _ = self._best_end(False)
         (ended, *_), final = self._best_end(self._died < 0)
         best = self._read(self._nodes[state, boost])
@@ -182,7 +179,7 @@ class ReferenceSearch:
         self._frames += 1
 
     def _prune(self) -> np.float32:
-        """Keep what the frame goes on from; returns the frame's beam."""
+        """Keep what remains after the frame; returns the frame's beam."""
         options = self._options
         ranked = sorted((cost, key) for key, cost in self._costs.items())
         # Costs are relative to the best one, and ties go to the lower state: backends
@@ -275,7 +272,7 @@ class ReferenceSearch:
             reached[key] = entry
 
     def _read(self, node: Node) -> Path:
-        """Read what the path to a node has said."""
+        """Read tokens and words of the path to a node."""
         arcs, acoustic = [], []
         while node.previous is not None:
             arcs.append(node.arc)

@@ -16,8 +16,6 @@ from wfstdec.wfst.options import WfstOptions
 
 
 class ReferenceBackend(HostBackend):
-    """A graph, as it is."""
-
     can = HostBackend.can | {SEGMENTS}
 
     def __init__(self, graph: PackedGraph) -> None:
@@ -27,7 +25,6 @@ class ReferenceBackend(HostBackend):
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> ReferenceSearch:
-        """Begin an utterance."""
         whole, oov = self._whole(boosts)
         if record:
             return RecordingSearch(self.graph, whole, oov, options, boosts)

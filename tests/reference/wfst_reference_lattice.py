@@ -17,12 +17,7 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import ARC, STATE
 from wfstdec.search.paths.tokens import Path
 from wfstdec.text.tokens import token_of
-from wfstdec.wfst.lattice_pack import (
-    RecordedLattice,
-    arcs_of,
-    arranged,
-    cuts_of,
-)
+from wfstdec.wfst.lattice_pack import RecordedLattice, arcs_of, arranged, cuts_of
 from wfstdec.wfst.options import WfstOptions
 
 State = tuple[int, int, int]
@@ -30,8 +25,6 @@ State = tuple[int, int, int]
 
 
 class _Arc(NamedTuple):
-    """An arc of the lattice."""
-
     state: State
     nextstate: State
     arc: int
@@ -58,7 +51,6 @@ class RecordingSearch(ReferenceSearch):
         super().__init__(whole, options, boosts)
 
     def finish(self) -> RecordedLattice:  # type: ignore[override]
-        """End the utterance: what is kept of it."""
         end = self._end_excess()
         states, arcs = self._kept(end)
         best = super().finish()

@@ -27,11 +27,7 @@ from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 class Said(NamedTuple):
     """Label of an arc of a path: a token that begins, a word's label, or both.
 
-    Attributes:
-        ilabel: Of the token, 0 for none.
-        olabel: The word id, 0 for none.
-        frame: Frames passed with this arc.
-        end: One behind the last frame of the token before.
+    `frame`: frames passed with this arc; `end`: one behind the token before.
     """
 
     ilabel: int
@@ -42,8 +38,6 @@ class Said(NamedTuple):
 
 @dataclass
 class Path:
-    """A path, read arc by arc."""
-
     said: list[Said] = field(default_factory=list)
     tokens: int = 0
     label: int = 0

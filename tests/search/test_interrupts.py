@@ -118,7 +118,7 @@ def test_all_threads_stop_and_work_again(threads):
 
 
 def test_a_thread_that_does_not_stop_is_left_alone_and_waited_for_later():
-    """`KeyboardInterrupt` comes although a thread, one that compiles, goes on."""
+    """`KeyboardInterrupt` comes although a thread, one that compiles, continues."""
     began, ended = threading.Event(), []
     main = threading.get_ident()
 

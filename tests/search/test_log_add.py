@@ -15,14 +15,12 @@ INF = np.float32(np.inf)
 
 @kernel
 def add_each(a, b, out):
-    """Fill in the sum of each two."""
     for i in range(len(a)):
         out[i] = log_add(a[i], b[i])
 
 
 @kernel
 def add_each_score(a, b, out):
-    """Fill in the score of each two."""
     for i in range(len(a)):
         out[i] = add_scores(a[i], b[i])
 

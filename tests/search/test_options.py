@@ -68,7 +68,6 @@ BAD = {
 
 
 def installed():
-    """The backends that this machine has."""
     for name in BACKENDS:
         with contextlib.suppress(BackendError):
             make_backend(BACKENDS, name, text_graph("0 0"))

@@ -112,7 +112,7 @@ def test_what_does_not_go_with_words(given, message, decoders):
 
 
 def test_of_several_fillers_none_is_the_separator(decoders):
-    """Silence and a separator, say: either may stand between words."""
+    """Silence and a separator, say: either may be between words."""
     found = replace(decoders["wfst"].vocabulary, separators=(WB, A))
     assert (found.separator, found.separator_optional) == (None, False)
     compiled = phrase_compiler(found, unit="token").compile({"c": 1.0})

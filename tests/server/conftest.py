@@ -34,7 +34,7 @@ def encoder(decoder):
 
 @pytest.fixture(scope="session")
 def speech():
-    """Makes rows of so many seconds of speech with pauses, other ones for each seed."""
+    """Makes rows of some seconds of speech with pauses, other ones for each seed."""
     some = utterances(3)
     return lambda seconds, seed: long_rows(some, seconds, seed).astype(np.float32)
 
@@ -50,7 +50,7 @@ def openai_client(server):
 
 @pytest.fixture(scope="session")
 def heard():
-    """Noise of 48 kHz that the microphone of `browser` hears: unlike itself later."""
+    """Noise of 48 kHz for the microphone of `browser`: unlike itself later."""
     return np.random.default_rng(0).normal(0, 0.1, 48000 * 8)
 
 
@@ -58,8 +58,7 @@ def heard():
 def browser(tmp_path_factory, heard):
     """Chromium with a microphone that hears these samples, once each time.
 
-    A module each: while Playwright runs, its thread counts as inside an event loop, and
-    `asyncio.run` of tests behind it would be refused.
+    A module each: while Playwright runs, `asyncio.run` of other tests is refused.
     """
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -153,7 +153,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_containers_are_heard_whole_as_they_come(form):
-    """Nothing of containers is lost: FFmpeg's `nobuffer` lost an MP3's first second."""
+    """FFmpeg's `nobuffer` lost an MP3's first second."""
     data = FORMS[form]()
     found = [samples_of(container(), data, cuts(len(data), seed)) for seed in range(3)]
     assert all(np.array_equal(one, found[0]) for one in found)

@@ -6,13 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from row_streams import (
-    SHIFT_S,
-    Events,
-    bytes_of,
-    check_utterances,
-    random_cuts,
-)
+from row_streams import SHIFT_S, Events, bytes_of, check_utterances, random_cuts
 from served import wait_until
 
 from tools.bench.row_encoder import RowEncoder, StreamingRowEncoder

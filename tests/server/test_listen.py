@@ -92,7 +92,7 @@ def check_to_the_bit(messages, rows, decoder):
 
 
 def test_many_streams_give_what_decode_gives(server, decoder, speech):
-    """12 streams of half a minute; beside them others die, and one stops reading."""
+    """12 streams of half a minute; others die meanwhile, and one stops reading."""
     streams = [speech(30, seed) for seed in range(12)]
 
     async def die(seed):

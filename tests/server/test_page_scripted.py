@@ -49,7 +49,7 @@ def words_of(page):
 
 
 def places_in_file(samples, wanted, size):
-    """Where in `wanted` the pieces of so many samples begin that can be found there.
+    """Where in `wanted` the pieces of `size` samples begin that can be found there.
 
     In pieces, since the browser's microphone leaves out samples on a busy machine: a
     piece with a gap in it is found nowhere.
@@ -349,9 +349,7 @@ def test_subtitles_are_cut_as_the_server_cuts_them(short, open_page):
 @pytest.mark.parametrize("width", [360, 1440])
 def test_nothing_scrolls_sideways_moves_or_is_too_small(short, open_page, width):
     page = open_page(
-        short.address,
-        viewport={"width": width, "height": 800},
-        reduced_motion="reduce",
+        short.address, viewport={"width": width, "height": 800}, reduced_motion="reduce"
     )
     page.evaluate(
         "document.querySelectorAll('.side details').forEach(d => d.open = true)"

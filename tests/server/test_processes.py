@@ -39,7 +39,6 @@ def graph(decoder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def two(graph):
-    """A program with two processes."""
     with Program(*searching(graph), "--processes", "2") as program:
         program.wait_until_ready()
         yield program
@@ -47,7 +46,6 @@ def two(graph):
 
 @pytest.fixture(scope="module")
 def one(encoder, decoder):
-    """A server with one process."""
     with serving(Service(encoder, decoder)) as server:
         yield server
 
@@ -62,7 +60,6 @@ def words_of(messages):
 
 
 def metric(program, name):
-    """Sum of a metric's samples."""
     text = httpx.get(f"{program.url}/metrics").text
     lines = re.findall(rf"^{name}(?:{{.*}})? (.*)$", text, re.MULTILINE)
     return sum(map(float, lines))

@@ -357,10 +357,7 @@ def test_a_fault_of_the_server_says_no_more_than_that(decoder, encoder, speech, 
 def test_requests_stop_with_the_app(
     decoder, encoder, speech, caplog, seconds, is_stream
 ):
-    """A request under way is given up at its next piece; its thread does not stay.
-
-    A piece that takes longer than the server waits for requests is 503, not a fault.
-    """
+    """A piece that takes longer than the server waits is 503, not a fault."""
     model = GatedEncoder(encoder.spec.tokens)
     service = Service(model, decoder, LIMITS)
     answers, before = [], set(threading.enumerate())
@@ -389,7 +386,7 @@ def test_requests_stop_with_the_app(
 
 
 def test_a_decoder_that_finds_only_the_best(encoder, speech):
-    """No list and no confidences, which is said; a server does not fail for it."""
+    """No list and no confidences, and a message; a server does not fail for it."""
     model = RowEncoder(encoder.spec.tokens)
     greedy = GreedyDecoder(tokens=encoder.spec.tokens)
     recording = wav_of(speech(5, 1))

@@ -66,7 +66,6 @@ def connected(server):
 
 
 def spoken(data, form=FORM, size=4096):
-    """Events of an utterance."""
     starts = range(0, len(data), size)
     chunks = [AudioChunk(**form, audio=data[at : at + size]) for at in starts]
     return [AudioStart(**form), *chunks, AudioStop()]

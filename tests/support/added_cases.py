@@ -51,7 +51,6 @@ def frames(text, names="_abn|"):
 
 
 def boosts_of(case, listed):
-    """A list as users give it."""
     boosts = dict(case.boosts)
     for word, _, bonus in listed:
         said = [one.tokens for one in listed if one.word == word]
@@ -103,7 +102,6 @@ def with_exits(rng, graph, topology, states, return_state):
 
 
 def random_calls_graph(rng):
-    """A random graph with random calls."""
     graph = random_graph(rng)
     while len(graph.tokens) < 2:
         graph = random_graph(rng)
@@ -148,10 +146,7 @@ def random_added_boosts(rng, graph):
 
 
 def random_calls_product(rng):
-    """A random T o LG with random exits; OOV words are left by states of their token.
-
-    Some have none, and some tokens are of OOV words alone.
-    """
+    """A random T o LG with random exits; OOV words leave from states of their token."""
     topology = str(rng.choice(["normal", "compact"]))
     graph = random_product(rng, topology=topology)
     rows = row_graph_of(graph)

@@ -49,7 +49,6 @@ def _is_file(argument):
 
 
 def build(folder, *more):
-    """Build a graph of the small files."""
     given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
     given += ["--separator", "<wb>", "--output", "graph.npz", *more]
     return wfstdec(folder, "build", *given)

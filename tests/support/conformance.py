@@ -77,15 +77,7 @@ class Cell(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Decoder's arguments, utterances and boosts of a cell.
-
-    Attributes:
-        make: Makes the decoder, of `threads`; `tight` gives it as little room at first
-            as there can be, `backend` is another one than the cell's.
-        utterances: What is decoded.
-        boosts: The list of each, or None.
-        turned: The same lists, in another order, compiled anew.
-    """
+    """The decoder's maker, utterances, lists or None, and lists in another order."""
 
     make: Callable[..., Decoder]
     utterances: list
@@ -149,7 +141,6 @@ def hole_of(promise: str, cell: Cell) -> tuple | None:
 
 
 def cells() -> list[Cell]:
-    """All of the table."""
     return [
         Cell(decoder, backend, feature)
         for decoder, backends in DECODERS.items()
@@ -187,7 +178,6 @@ def sessions_of(cell: Cell, decoder: Decoder) -> Any:
 
 
 def close(cell: Cell, sessions: Any, name: Any) -> Any:
-    """End a session; what the cell asks for."""
     if cell.feature == "lattices":
         return bits(sessions.close_lattice(name))
     if cell.feature == "nbest":
@@ -197,7 +187,6 @@ def close(cell: Cell, sessions: Any, name: Any) -> Any:
 
 # ----------------------------------------------------------------------- what is drawn
 def draw(cell: Cell, rng: np.random.Generator) -> Drawn:
-    """A decoder, utterances and lists of a cell."""
     if cell.backend == EMULATED and not shutil.which("g++"):
         import pytest
 
@@ -213,7 +202,7 @@ def adds_words(cell, rng):
 
 
 def with_homophones(entries):
-    """The entries, and words that are said as these are, for as much: they tie."""
+    """The entries, and words of equal pronunciation and cost: they tie."""
     said = [entry for entry in entries if entry.pronunciations]
     return [
         *entries,
@@ -397,7 +386,6 @@ def trie_case(cell, rng):
 
 
 def turned_case(case):
-    """The case with its lists in another order."""
     turned = dataclasses.replace(
         case, boosts=dict(reversed((case.boosts or {}).items()))
     )

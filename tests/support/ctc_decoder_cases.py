@@ -10,11 +10,7 @@ LETTERS = "abc"
 def random_case(
     seed, folder, *, with_lexicon, with_lm, separator=True, homophones=True
 ):
-    """Arguments of `ctc_decoder` and emissions, float32 [T, V].
-
-    The words end in `|` where there is a separator, and may be spelt alike where there
-    are homophones. One in three is not in the language model.
-    """
+    """Arguments of `ctc_decoder` and emissions; the LM lacks one in three words."""
     rng = np.random.default_rng(seed)
     tokens = list("-|" + LETTERS)
     rng.shuffle(tokens)

@@ -16,8 +16,6 @@ from wfstdec.gpu.device import Grid
 
 
 class Array(np.ndarray):
-    """An array of CuPy, as far as it goes."""
-
     @property
     def data(self):
         return types.SimpleNamespace(ptr=self.ctypes.data)
@@ -279,8 +277,6 @@ driver = types.SimpleNamespace(
 
 
 def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
-    """A module."""
-
     def get_device_count():
         if num_devices is None:
             raise CudaRuntimeError("cudaErrorInsufficientDriver: too old")

@@ -29,7 +29,7 @@ def draw(rng, num_utterances=3, **kinds):
 
 
 def random_device(rng, threads, preempt=0):
-    """Blocks of so many threads; the table in shared memory may be of any size."""
+    """Blocks of any size; so is the table in shared memory."""
     slots = int(rng.choice([0, 16, 32, 64, 512]))
     seed = int(rng.integers(1 << 30))
     return EmulatedDevice(threads, preempt=preempt, seed=seed, shared_slots=slots)

@@ -27,10 +27,7 @@ def label_space(tokens="_ a b", words=(), num_disambig=1):
 
 
 def outputs_of(fst, ilabels, most_outputs=12):
-    """Every output string of an input string, and its least cost.
-
-    Costs may be negative, but not around a cycle of epsilons.
-    """
+    """All outputs of an input, and their least costs; no epsilon cycle is below 0."""
     best, found = {}, {}
     state = fst.arc_state()
     leaving = [np.flatnonzero(state == s).tolist() for s in range(fst.num_states)]
@@ -75,7 +72,6 @@ def without(fst, ilabels):
 
 
 def without_arcs(fst, ilabels):
-    """The FST without the arcs of some input labels."""
     gone = np.isin(fst.ilabel, ilabels)
     return replace(fst, cost=np.where(gone, np.inf, fst.cost).astype(np.float32))
 
@@ -114,7 +110,6 @@ def least_cost(graph, logprobs, lm_scale=1.0):
 
 
 def size(fst):
-    """Count the states and arcs of an FST."""
     return fst.num_states, fst.num_arcs
 
 

@@ -15,13 +15,7 @@ from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 
 
 def random_lattice_case(rng, *, bounded=True, boosted=False, num_frames=None):
-    """A case of the oracle, its graph and its options.
-
-    Args:
-        bounded: whether the beam or max_active drop anything.
-        boosted: whether some words have a bonus.
-        num_frames: T, else 0 to 4.
-    """
+    """A case, its graph, its options; bounded: a beam or max_active drops states."""
     graph = random_small_graph(rng)
     if num_frames is None:
         num_frames = int(rng.integers(0, 5))
@@ -100,7 +94,6 @@ def random_small_graph(rng):
 
 
 def _arcs_of(graph):
-    """The arcs of a graph as the oracle takes them."""
     source = np.repeat(np.arange(graph.num_states), np.diff(graph.state_arc_splits))
     arcs = []
     for number, arc in enumerate(graph.arcs):
@@ -114,7 +107,6 @@ def _arcs_of(graph):
 
 
 def logprobs_of(case):
-    """float32 [T, V]."""
     num_tokens = 1 + max((arc.token or 0 for arc in case.arcs), default=0)
     width = len(case.logprobs[0]) if case.logprobs else num_tokens
     return np.array(case.logprobs, np.float32).reshape(len(case.logprobs), width)

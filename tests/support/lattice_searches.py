@@ -14,17 +14,13 @@ def bits(lattice):
 
 
 def lattice_by(search, graph, options, chunks):
-    """The lattice of an utterance in chunks."""
     for chunk in chunks:
         search.advance(chunk)
     return lattice_of(graph, options, graph.vocabulary, 0.02, search.finish())
 
 
 def joined(parts):
-    """The states and arcs of segments, one after the other, as bits.
-
-    The last state of each is the first of the next, which knows whether it is an end.
-    """
+    """States and arcs of segments as bits; a last state is the next segment's first."""
     states, arcs, before = [], [], 0
     for part in parts[:-1]:
         assert part.states["final_excess"].tolist()[-1] == 0

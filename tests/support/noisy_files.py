@@ -20,11 +20,7 @@ SPEECH = ["--logprobs", "x.npz", "--ref", "ref.txt"]
 
 
 def write_noisy(folder, count=24):
-    """Write all that commands read, a graph and saved language models too; the folder.
-
-    `words` and `pieces` are folders as `build-lm` makes them, of `lm.arpa` and
-    `pieces.arpa`.
-    """
+    """Write what commands read, a graph, and saved models of two `build-lm` folders."""
     write_files(folder)
     (folder / "pieces.arpa").write_text(TOKEN_ARPA)
     rng = np.random.default_rng(5)
@@ -72,7 +68,6 @@ def word_errors(folder, hypotheses):
 
 
 def distance(reference, hypothesis):
-    """The edit distance of two sequences."""
     row = list(range(len(hypothesis) + 1))
     for i, word in enumerate(reference, 1):
         before, row = row, [i]

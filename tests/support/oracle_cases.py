@@ -20,7 +20,6 @@ from wfstdec.boost.phrases import by_lexicon, by_words
 
 
 def graph_of(case, **options):
-    """The graph of a case, from objects."""
     tokens = token_table(case.tokens, case.blank)
     entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
     lexicon = Lexicon(
@@ -43,7 +42,6 @@ def graph_of(case, **options):
 
 
 def graph_by_files(case, folder, **options):
-    """The graph of a case, by way of files."""
     texts = {"tokens": case.tokens_text, "lexicon": case.lexicon, "lm": case.arpa}
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8")

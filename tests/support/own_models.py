@@ -8,11 +8,7 @@ from wfstdec.lm.kernels import UNKNOWN
 
 
 class Wrapped:
-    """An `NgramLM` asked word by word; states are its own, so that nothing differs.
-
-    Attributes:
-        asked: All that was asked, in order.
-    """
+    """An `NgramLM` asked word by word, noted in `asked`; states are its own."""
 
     least_cost = -100.0
 
@@ -66,7 +62,7 @@ class Batched(Wrapped):
 
 
 class WholeText:
-    """Costs that depend on all that was said; some words are impossible."""
+    """Costs that depend on the whole text so far; some words are impossible."""
 
     def __init__(self, seed=0):
         self._seed = seed
@@ -86,7 +82,6 @@ class WholeText:
         return found % 1000 / 200
 
     def total(self, words):
-        """The cost of a text."""
         state, costs = self.start(), []
         for word in words:
             cost, state = self.score(state, word)

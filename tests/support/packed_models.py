@@ -6,11 +6,7 @@ from wfstdec.lm.automaton import Automaton, BackoffModel, frozen
 
 
 def pack_models(models):
-    """Put models of one unit and one table size into one set of arrays.
-
-    The id of each is its place. A compiler of phrases does so with its lists; here
-    language models stand side by side too.
-    """
+    """Put models of one unit and table size into one set of arrays; ids are places."""
     ((unit, num_labels),) = {(model.unit, model.num_labels) for model in models}
     parts = [model.automaton for model in models]
     states = _offsets([len(part.final_cost) for part in parts])

@@ -16,6 +16,6 @@ def python(*words, **more):
 
 
 def on_stand_in(fault, **more):
-    """The environment of a process that finds a stand-in for CuPy, with a fault."""
+    """The environment of a process with an imitated CuPy, and a fault."""
     paths = os.pathsep.join(map(str, (STAND_IN, ROOT)))
     return os.environ | {"PYTHONPATH": paths, "STAND_IN_FAULT": fault, **more}

@@ -54,15 +54,7 @@ def random_graph(rng, num_tokens=None, **kinds):
 def random_fst(
     rng, num_tokens=None, *, num_states=None, unique_labels=None, arcs_per_state=None
 ):
-    """Draw arguments of `PackedGraph.pack`: an FST, its repeats, tables and facts.
-
-    Args:
-        rng: the only source of chance; it draws what is not given.
-        num_tokens: V, blank included.
-        num_states: S.
-        unique_labels: whether no label comes twice in a row of the graph.
-        arcs_per_state: mean number of arcs, before duplicates are dropped.
-    """
+    """Draw arguments of `PackedGraph.pack`: an FST, its repeats, tables and facts."""
     if num_tokens is None:
         few = int(rng.choice(SMALL))
         num_tokens = int(rng.choice([few, 1, SET_FULL, OVER_SET, LARGE], p=WEIGHTS))
@@ -298,10 +290,7 @@ def random_compiled(rng, graph, options):
 
 
 def random_phrases(rng, graph, unit=None):
-    """Compiled phrases of few labels, which often overlap and have equal weights.
-
-    Tokens, where the graph marks repeats, or words; the blank is among the tokens.
-    """
+    """Compiled phrases of few labels; of tokens where the graph marks repeats."""
     compile_them, phrases = phrases_of_graph(rng, graph, unit)
     return compile_them(phrases)
 
@@ -313,8 +302,7 @@ def phrases_of_graph(rng, graph, unit=None):
     labels = graph.tokens if unit == "token" else graph.words
     few = rng.integers(unit == "word", len(labels), 3)
     options = PhraseOptions(
-        uniform=bool(rng.random() < 0.5),
-        weights_are_totals=bool(rng.random() < 0.5),
+        uniform=bool(rng.random() < 0.5), weights_are_totals=bool(rng.random() < 0.5)
     )
 
     def spell(phrases):

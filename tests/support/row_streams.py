@@ -21,7 +21,7 @@ def long_rows(utterances, seconds, seed, blank=0, pause_s=0.8):
 
 
 def random_cuts(rng, size, num):
-    """Draw so many sizes, each 0 or more, that add up."""
+    """Draw `num` sizes, each 0 or more, that add up."""
     return np.diff([0, *sorted(rng.integers(0, size + 1, num - 1)), size])
 
 
@@ -69,10 +69,7 @@ class Events:
 
 
 def check_utterances(events, rows, decode):
-    """Compare all utterances with what `decode(rows, boosts)` gives; how many words.
-
-    decode: gives the hypotheses of rows [T, V], best first.
-    """
+    """Compare all utterances with `decode(rows, boosts)`, best first; count words."""
     first = num_words = 0
     for event, words, boosts in events.utterances:
         end = round(event.end_s / SHIFT_S)

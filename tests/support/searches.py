@@ -16,5 +16,4 @@ class Lockstep:
         self._sessions.advance(dict(zip(self._names, chunks, strict=True)))
 
     def finish(self):
-        """All hypotheses."""
         return [self._sessions.close(name) for name in self._names]

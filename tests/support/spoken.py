@@ -28,7 +28,7 @@ def logprobs(waveform):
 
 
 def spoken(words, pauses=()):
-    """Sound of words, and blanks of so many frames behind each."""
+    """Sound of words, and some frames of blanks behind each."""
     tokens = []
     for i, word in enumerate(words):
         for token in WORDS[word].split():

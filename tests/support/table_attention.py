@@ -55,7 +55,7 @@ class TableAttention:
         return {name: one[rows] for name, one in state.items()}
 
     def rows(self, utterance=0, longest=None):
-        """Log-probs after each text of up to so many tokens, for the oracle."""
+        """Log-probs after each text of up to `longest` tokens, for the oracle."""
         size, found = len(self.tokens), {}
         letters = [t for t in range(size) if t != self.eos]
         longest = self.longest if longest is None else longest

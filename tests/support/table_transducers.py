@@ -87,11 +87,7 @@ def random_transducer(rng, durations=None, **sizes):
 
 
 def transducer_of(rows, tokens="ab", durations=(), lasts=None):
-    """A table written down: probabilities by frame and prefix, the blank last.
-
-    rows: one dict of prefix -> [V + 1] probabilities for each frame; a prefix that is
-        not there says the blank for certain. lasts: likewise, of durations.
-    """
+    """A table by frame and prefix, the blank last; other prefixes have blanks alone."""
     longest = max(len(prefix) for row in rows for prefix in row) + 1
     sizes = {"num_frames": len(rows), "longest": longest}
     model = TableTransducer(
@@ -114,7 +110,6 @@ def transducer_of(rows, tokens="ab", durations=(), lasts=None):
 
 
 def node_of(prefix, tokens):
-    """The number of a prefix, a string of tokens."""
     node = 0
     for token in prefix:
         node = node * len(tokens) + tokens.index(token) + 1

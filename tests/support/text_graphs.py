@@ -53,14 +53,7 @@ def text_fst(text, tokens="_ a b"):
     return fst, np.array([row[2].endswith("'") for row in arcs], bool), words
 
 
-def text_tables(
-    *,
-    tokens="_ a b",
-    words=("<eps>",),
-    said=(),
-    costs=None,
-    fillers="",
-):
+def text_tables(*, tokens="_ a b", words=("<eps>",), said=(), costs=None, fillers=""):
     """A vocabulary; `said` holds `word token...` lines, of words that may be unused."""
     table = token_table(tokens.split())
     entries = [line.split() for line in said]

@@ -74,11 +74,7 @@ def write_tokens(path, size, blank="<blk>", at=0):
 
 
 def waveform_model(path, size=6, output="log_probs", metadata=None, limit=None):
-    """Write a causal network of frames of 320 samples, as `hama` has its inputs.
-
-    A frame sees its own samples, the 80 before it, and two frames before that.
-    `limit`: it hears only so many frames.
-    """
+    """A causal net of 320 samples a frame: it sees 80 before it, and two frames."""
     weights = random_weights(1, first=(8, 1, 400), second=(size, 8, 3))
     weights["first"] *= 20
     weights |= {
@@ -212,10 +208,7 @@ def _state_weights(seed, size, kernel):
 
 
 def zipformer2_model(path, size=5, output="log_probs"):
-    """Write a model of icefall's streaming Zipformer2, stacks of 1 and 2 layers.
-
-    `output`: `encoder_out` of a transducer is not normalised.
-    """
+    """Write icefall's streaming Zipformer2; `encoder_out` is not normalised."""
     last = "LogSoftmax<axis=-1>" if output == "log_probs" else "Identity"
     states = {}
     for tag, dim, left, kernel in (
@@ -270,10 +263,7 @@ def zipformer2_model(path, size=5, output="log_probs"):
 
 
 def nemo_streaming_model(path, size=5, output="logprobs", **metadata):
-    """Write a cache-aware NeMo export: window 25, shift 16, subsampling 8.
-
-    `output`: `outputs` of a transducer are [B, D, T], not normalised.
-    """
+    """Write NeMo's export: window 25, shift 16; raw `outputs` [B, D, T]."""
     shape, last = f"B, T, {size}", "LogSoftmax<axis=-1>"
     if output == "outputs":
         shape, last = f"B, {size}, T", "Transpose<perm=[0, 2, 1]>"
@@ -313,10 +303,7 @@ def nemo_streaming_model(path, size=5, output="logprobs", **metadata):
 
 
 def wenet_model(path, size=5):
-    """Write a WeNet export: chunks of 4 frames, 2 of them to the left, no batch.
-
-    The mask must be right: what it says is there goes into every frame.
-    """
+    """Chunks of 4 frames, 2 to the left; masked parts of it go into every frame."""
     states = [("attn_cache", 4, 1), ("conv_cache", 4, 1)]
     text = f"""g (float[N, T, 80] x, int64[1] offset, int64[1] required_cache_size,
             float[2, 1, C, 8] attn_cache, float[2, 1, 4, 2] conv_cache,

@@ -84,7 +84,6 @@ JOINER = """
 
 
 def nemo_folder(folder, num_durations=0, seed=0, config=True, name="{}-model.onnx"):
-    """The folder of onnx-asr."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = random_weights(seed, num_durations)
     used = some(weights, "W axis1 eight seven zero far")

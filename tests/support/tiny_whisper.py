@@ -90,7 +90,7 @@ SMALL |= {"vocab_size": 10, "decoder_start_token_id": SOT}
 
 
 def moonshine(num):
-    """A random Moonshine, and noise for so many utterances; the second is shorter."""
+    """A random Moonshine, and noise for `num` utterances; the second is shorter."""
     config = transformers.MoonshineConfig(
         **SMALL,
         **{"hidden_size": 8, "intermediate_size": 16, "encoder_num_hidden_layers": 1},

@@ -26,12 +26,11 @@ def emulated(space, *, shared=True, first_entries=256, form_for=d.form_for, **de
 
 
 def in_blocks_of(threads):
-    """Chooses forms of so many threads."""
+    """Chooses forms by their threads."""
     return lambda *sizes: d.form_for(*sizes)._replace(threads=threads)
 
 
 def always(form):
-    """Chooses one form."""
     return lambda *_: form
 
 

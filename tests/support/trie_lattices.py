@@ -7,14 +7,12 @@ from wfstdec.search.paths import lattice as paths
 
 
 def lattice_by(search, decoder, compiled, chunks):
-    """The lattice of an utterance in chunks."""
     for chunk in chunks:
         search.advance(np.ascontiguousarray(chunk, np.float32))
     return decoder._reader(compiled).lattice(search.finish())
 
 
 def alignment_on(lattice, arcs):
-    """The token of each frame."""
     labels = lattice.arcs["ilabel"][list(arcs)] & LABEL_MASK
     return tuple(int(label) - 1 for label in labels if label)
 

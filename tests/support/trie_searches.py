@@ -29,7 +29,6 @@ def random_options(rng, case):
 
 
 def draw(seed, kind):
-    """A case, options, a decoder and its compiled boosts."""
     rng = np.random.default_rng([seed, naive_search_cases.KINDS.index(kind)])
     case = naive_search_cases.random_case(rng, kind=kind)
     options = random_options(rng, case)
@@ -52,7 +51,6 @@ def bits(paths):
 
 
 def search(backend, decoder, boosts, chunks):
-    """Search one utterance with a backend."""
     (compiled,) = decoder._boosts.compile(boosts, 1)
     under_way = backend.start(decoder.options, compiled)
     for chunk in chunks:

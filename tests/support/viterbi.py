@@ -9,10 +9,7 @@ import numpy as np
 
 
 def forced_align(logprobs, targets, blank):
-    """The label of each frame, int [T], and the path's log-prob.
-
-    logprobs: float64 [T, V]; targets: tokens without blanks. None if it is impossible.
-    """
+    """The label of each frame, int [T], and the path's log-prob; None if impossible."""
     labels = [blank]
     for token in targets:
         labels += [token, blank]

@@ -15,7 +15,6 @@ def decoder_of(name, graph, options=UNBOUNDED):
 
 
 def search(backend, options, logprobs, boosts=None):
-    """Search one utterance with a backend."""
     compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
     assert not unknown
     under_way = backend.start(options, CompiledBoosts(compiled))
@@ -35,7 +34,6 @@ def decoded(backend, options, batch, boosts):
 
 
 def log(rows):
-    """Log-probs of probabilities."""
     with np.errstate(divide="ignore"):
         return np.log(np.array(rows, np.float32))
 

@@ -11,15 +11,7 @@ import made_hypotheses
 import numpy as np
 import pytest
 from cli_files import small_decoder, write_files
-from spoken import (
-    FRAME,
-    RATE,
-    SpokenEncoder,
-    SpokenStream,
-    speech,
-    spoken,
-    write_wav,
-)
+from spoken import FRAME, RATE, SpokenEncoder, SpokenStream, speech, spoken, write_wav
 from wav_files import wav_bytes
 
 import wfstdec

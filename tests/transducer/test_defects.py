@@ -105,7 +105,7 @@ def test_duplicates_of_the_second_round_keep_their_mass():
 
 @pytest.mark.parametrize("strategy", ["greedy", "alsd", "aes"])
 def test_durations_are_values_and_not_positions(strategy):
-    """The blank's duration of 4 stands first, where a position would be 0."""
+    """The blank's duration of 4 is first, where a position would be 0."""
     rows = [{"": [0.0, 0.0, 1.0]}] * 4 + [{"": [0.9, 0.0, 0.1]}]
     never = [{"": [1.0, 0.0]}] * 4
     model = transducer_of(rows, "ab", (4, 1), [*never, {"": [0.0, 1.0]}])
@@ -124,7 +124,7 @@ def test_a_blank_takes_time_and_its_durations_are_normalised_again():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_forced_blank_pays_for_the_duration_that_it_moves_by(seed):
-    """After one token nothing but the blank can be said, forced or not."""
+    """After one token nothing but the blank is possible, forced or not."""
     model = random_model(seed, (0, 1, 2, 3), longest=1)
     expected = naive_transducer.totals(model.joint(), 3, durations=(0, 1, 2, 3))
     expected = {"".join("ab"[p] for p in text): v for text, v in expected.items()}
@@ -169,10 +169,7 @@ def test_candidates_at_different_frames_stay_apart():
 
 
 def test_duplicates_are_merged_before_the_beam_is_cut():
-    """Both ways to `a` and the empty text are three candidates of two texts.
-
-    With K = 2 the public code keeps two of the three, and so may keep one text.
-    """
+    """With K = 2 the public code may keep one text of three candidates."""
     rows = [{"": [0.49, 0.02, 0.49], "a": [0.01, 0.0, 0.99]}] * 2
     model = transducer_of(rows)
     found = nbest(model, beam_size=2)
@@ -182,10 +179,7 @@ def test_duplicates_are_merged_before_the_beam_is_cut():
 
 
 def test_texts_are_told_apart_by_their_tokens():
-    """No hash: every one of a thousand texts keeps its own total.
-
-    A rolling hash of public code (13 bits here would do) merges some of them.
-    """
+    """A rolling hash of public code (13 bits here) merges some of a thousand texts."""
     model = random_model(1, longest=8, num_frames=2)
     found = nbest(model, beam_size=700)
     assert len(found) == 2**9 - 1

@@ -14,11 +14,7 @@ from cupy_stand_in import Kernel, Stream, stand_in
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.search.log_add import add_scores
 from wfstdec.transducer import beam as sums
-from wfstdec.transducer.beam import (
-    PROGRAM,
-    launch_sums,
-    sum_runs,
-)
+from wfstdec.transducer.beam import PROGRAM, launch_sums, sum_runs
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 INF = float("inf")
@@ -69,7 +65,7 @@ def test_a_gpu_has_the_same_bits(seed):
 
 @needs_compiler
 def test_a_gpu_is_asked_on_the_stream_of_the_caller(monkeypatch, tmp_path):
-    """By a stand-in for CuPy; without CuPy the CPU is, and says the same."""
+    """By an imitated CuPy; without CuPy the CPU is asked, with the same sums."""
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
     monkeypatch.setitem(sys.modules, "cupy", stand_in())
     stream = types.SimpleNamespace(cuda_stream=7)

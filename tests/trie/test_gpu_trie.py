@@ -36,7 +36,6 @@ MERGES = ["max", "sum"]
 
 
 def compiled(decoder, boosts, num):
-    """Compile the lists of utterances."""
     return decoder._boosts.compile(boosts, num)
 
 
@@ -131,10 +130,7 @@ def test_costs_that_rounding_makes_equal():
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize("threads", [32, 128])
 def test_thousands_of_entries_are_put_in_order(threads, merge):
-    """With texts of their own a frame has thousands: no step may compare all of them.
-
-    Comparing all of them took 11 s for these frames; now it is 1 s.
-    """
+    """Comparing all entries of a frame took 11 s here; now it is 1 s."""
     rng = np.random.default_rng([33, 2])
     options = small_options(rng, beam=9.0, beam_size=33, merge=merge, nbest=3)
     decoder = large_decoder(rng, 300, 0, options, separator=None)

@@ -42,8 +42,6 @@ def bits_of_all(lookahead, lm, trie):
 
 
 class Case:
-    """A random lexicon and model, and what is made of them."""
-
     def __init__(self, seed, kind="ngram"):
         rng = np.random.default_rng(seed)
         entries, self.ids, self.lm, self.text, self.unk_cost = naive_trie.random_case(

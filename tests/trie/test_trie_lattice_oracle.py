@@ -113,10 +113,7 @@ def test_the_paths_are_those_of_the_oracle(kind, backend):
 @pytest.mark.parametrize("lexicon", ["ab a b\n", None])
 @pytest.mark.parametrize("p", [0.3, 0.6])
 def test_a_token_begins_after_the_phase_that_costs_more(p, lexicon, backend):
-    """A planted fault that let it cost what it does after the other was not found.
-
-    "b" follows a blank or an "a"; the search goes on from the cheaper one.
-    """
+    """A planted fault that let it cost what it does after the other was not found."""
     case = naive_search_cases.hand("a-b", "-ab", lexicon=lexicon)
     case.logprobs[1] = np.log([p, 0.9 - p, 0.1])
     decoder = TrieDecoder(

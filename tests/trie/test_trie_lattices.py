@@ -121,9 +121,7 @@ def test_pruning_at_any_time_changes_nothing(kind):
         assert bits(decoder._reader(compiled).lattice(small.finish())) == bits(expected)
 
 
-ARPA = arpa_of(
-    "-99 <s>; -1.5 </s>; {see} see; {sea} sea; -2 <unk>",
-)
+ARPA = arpa_of("-99 <s>; -1.5 </s>; {see} see; {sea} sea; -2 <unk>")
 
 
 def model(see, sea):

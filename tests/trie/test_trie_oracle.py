@@ -35,7 +35,6 @@ def case_of(seed, kind, **fixed):
 
 @functools.cache
 def drawn(seed, kind, merge, **fixed):
-    """A case, and its texts."""
     case = case_of(seed, kind, **fixed)
     return case, naive_search.best_texts(case, merge)
 
@@ -50,7 +49,6 @@ def decoder_of(case, backend, **options):
 
 
 def decode(case, backend, **options):
-    """All hypotheses of a case, best first."""
     decoder = decoder_of(case, backend, **options)
     boosts = naive_search_cases.decoder_boosts(case, decoder.words)
     (hyps,) = decoder.decode_nbest([case.logprobs], boosts=boosts)
@@ -115,7 +113,6 @@ def word_frames(reading, spans):
 
 
 def assert_best(case, hyp, texts, merge):
-    """Check that a hypothesis is one of the oracle's best."""
     assert hyp.reached_final == bool(texts)
     if texts:
         assert hyp.total_cost == close_to(texts[0].cost)
@@ -169,10 +166,7 @@ def test_nothing_pruned(merge, kind, backend):
     assert long_enough > 5
 
 
-IMPOSSIBLE = arpa_of(
-    "-99 <s> 0; -1 </s>; -inf A 0; -inf B 0",
-    "-0.1 <s> A",
-)
+IMPOSSIBLE = arpa_of("-99 <s> 0; -1 </s>; -inf A 0; -inf B 0", "-0.1 <s> A")
 """The empty history can say nothing, another can."""
 
 
@@ -327,10 +321,7 @@ def test_a_pruned_search_finds_nothing_cheaper_than_there_is(merge, backend):
 def test_what_a_word_is_boosted_by_counts_for_the_token_behind_it(
     cost, is_kept, backend
 ):
-    """A planted fault that dropped the token before the boost was not found.
-
-    "bc" begins at the second frame or never, for `cost` less the boost of "a".
-    """
+    """A planted fault that dropped the token before the boost was not found."""
     case = hand("", "-abc", lexicon="a a\nbc b c\n", boosts={"a": 1.5})
     x = np.full((3, 4), -np.inf, np.float32)
     x[0, 1] = x[1, 1] = x[2, 3] = 0.0

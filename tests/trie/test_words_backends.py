@@ -24,8 +24,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 LETTERS = ("<blank>", "|", *"abcdefox")
 ARPA = arpa_of(
-    "-99 <s> 0; -1 </s>; -2 <unk> -0.3; -0.5 cab; -1 bad; -1 fed",
-    "-0.2 <unk> bad",
+    "-99 <s> 0; -1 </s>; -2 <unk> -0.3; -0.5 cab; -1 bad; -1 fed", "-0.2 <unk> bad"
 )
 
 

@@ -20,7 +20,6 @@ MERGES = ("max", "sum")
 
 @functools.cache
 def drawn(seed, tokens, merge, **fixed):
-    """A case, and its texts."""
     rng = np.random.default_rng([seed, naive_words.TOKENS.index(tokens)])
     made = naive_words.random_case(rng, tokens=tokens, **fixed)
     return made, naive_words.best_texts(made, merge)
@@ -40,7 +39,6 @@ def decoder_of(made, backend, **options):
 
 
 def decode(made, backend, **options):
-    """All hypotheses of a case, best first."""
     decoder = decoder_of(made, backend, **options)
     boosts = naive_words.decoder_boosts(made)
     (hyps,) = decoder.decode_nbest([made.case.logprobs], boosts=boosts)
@@ -77,7 +75,6 @@ def word_frames(reading, hyp):
 
 
 def assert_best(made, hyp, texts, merge):
-    """Check that a hypothesis is one of the oracle's best."""
     assert hyp.reached_final == bool(texts)
     if texts:
         assert hyp.total_cost == close_to(texts[0].cost)

@@ -37,7 +37,7 @@ def times(hyp):
 def word_chain(words, vocabulary, label_at=0):
     """A graph of one sentence; a word's label is on its n-th token, or behind it.
 
-    Blanks and repeats may stand where CTC has them. `label_at` is -1 for an epsilon arc
+    Blanks and repeats are where CTC has them. `label_at` is -1 for an epsilon arc
     before the first token, and the length of the word for one behind the last.
     """
     state, lines = itertools.count(1), ["0 0 _ - 0"]
@@ -205,11 +205,9 @@ def test_tokens_against_a_naive_reading():
 def naive_cuts(tokens, words, said, fillers, complete):
     """All ways to cut and their costs: {token spans of each word: least cost}.
 
-    `said` holds {pronunciation: cost} of each word.
-
-    Fillers may stand before every word and at the end. Where the path is not complete
-    the last word may break off where the tokens end, and tokens of words that have no
-    label yet may follow.
+    Fillers may be before every word and at the end. Where the path is not complete the
+    last word may break off where the tokens end, and tokens of words that have no label
+    yet may follow. `said` holds {pronunciation: cost} of each word.
     """
 
     def cut(at, words):
@@ -239,9 +237,9 @@ def naive_cuts(tokens, words, said, fillers, complete):
 def naive_local_cuts(tokens, words, labels, said, fillers, complete):
     """The spans that the rule allows, also of words that are not found: a set.
 
-    A way to cut is (its end, its cost, the spans). Where a word stands behind none of
-    the ways, the cheapest goes on: the word takes the tokens up to its label, and the
-    next word may begin at any token.
+    A way to cut is (its end, its cost, the spans). Where a word ends none of the ways,
+    the cheapest continues: the word takes the tokens up to its label, and the next word
+    may begin at any token.
     """
 
     def matches(at, w):
@@ -354,7 +352,6 @@ def test_cutting_into_words_against_all_cuts(complete):
 
 
 def cut_of(aligner, path, cut, complete):
-    """The words of a path that has ended."""
     look = PartialPath(path, 0, cut.labels, 0, 0.0)
     settled, _, words, _ = aligner.partial(look, cut, 1.0, complete=complete)
     assert not settled
@@ -366,7 +363,7 @@ def frames_of(words):
 
 
 def check_settled_frames(aligner, path, complete, expected):
-    """Told as the path grows, they are those of the whole path."""
+    """As the path grows, they are those of the whole path."""
     frames, cut = [], BEGINNING
     for count in range(len(path.token) + 1):
         words = int((path.label_token <= count).sum())

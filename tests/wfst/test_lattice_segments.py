@@ -66,7 +66,7 @@ def frames_with_one_state(case, num_frames, beam):
     """Frames that all paths that may yet be in the lattice pass in one state.
 
     Those are the ways into any state of the last frame that cost no more than the best
-    one into it and the beam: what comes later nobody knows.
+    one into it and the beam: what comes later is unknown.
     """
     case = case._replace(
         logprobs=case.logprobs[:num_frames], final=[math.inf] * len(case.final)

@@ -81,7 +81,7 @@ def test_an_oov_word_says_a_token_twice_with_a_blank_between(tmp_path):
 
 
 def test_a_long_session_keeps_few_nodes_and_frames(monkeypatch):
-    """The trace is folded although nobody looks, before the log-probs are many."""
+    """The trace is folded without a look, before the log-probs are many."""
     rng = np.random.default_rng(9)
     graph, options = random_product(rng, 6), WfstOptions(beam=8.0)
     monkeypatch.setattr(cpu_search, "KEPT", 200 * 6 * 4)
@@ -145,10 +145,7 @@ def test_a_look_leaves_ties_as_they_are(states):
         session.advance(x[2:])
     expected, found = (session.look() for session in sessions)
     assert look_bits(found) == look_bits(expected)
-    assert found.tokens.label.tolist() == [
-        1,
-        2 if states[1] < states[2] else 3,
-    ]
+    assert found.tokens.label.tolist() == [1, 2 if states[1] < states[2] else 3]
 
 
 @pytest.mark.parametrize(

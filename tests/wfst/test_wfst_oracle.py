@@ -15,7 +15,6 @@ UNBOUNDED = {"beam": np.inf, "max_active": None}
 
 
 def decode(case, graph, backend="cpu", **options):
-    """The hypothesis of a case."""
     options = wfstdec.WfstOptions(**case.options | UNBOUNDED | options)
     decoder = wfstdec.WfstDecoder(graph, options, backend, threads=1)
     (hyp,) = decoder.decode([case.logprobs], boosts=case.boosts)

@@ -48,7 +48,7 @@ NEW_YORK = """
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_phrase_of_words_by_hand(name):
-    """A phrase half said is worth nothing, and keeps another in the search no more."""
+    """Half a phrase is worth nothing, and keeps another in the search no more."""
     graph = text_graph(NEW_YORK)
     x = np.zeros((2, 3), np.float32)
     expected = {
@@ -78,7 +78,7 @@ def test_phrases_among_words(name):
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_phrase_of_tokens_by_hand(name):
-    """Blanks and repeats are no labels; `a b` is said at its first `b` frame."""
+    """Blanks and repeats are no labels; `a b` ends at its first `b` frame."""
     text = """
         0 0 _ - 0
         0 1 a - 0
@@ -168,7 +168,6 @@ def test_max_active_counts_boost_states(name):
 
 
 def decode_case(case, folder, backend, **options):
-    """The hypothesis of a case with phrases."""
     graph = graph_by_files(case, folder)
     options = dataclasses.replace(UNBOUNDED, **case.options, **options)
     boosts = boosts_of_case(case, graph, folder)
@@ -219,7 +218,6 @@ def rows_case(seed):
 
 @jit
 def steps_of(rows, boosts, labels, costs, nextstates):
-    """`step` for all pairs."""
     for i in range(len(boosts)):
         found = kernels.step(rows, np.uint32(boosts[i]), np.uint32(labels[i]))
         costs[i], nextstates[i] = found

@@ -169,11 +169,7 @@ class Case:
 
 
 def make_cases(names: Sequence[str], inputs: Inputs) -> Iterator[Case]:
-    """A case for each `set:language model`.
-
-    Raises:
-        FormatError: There is no such set or language model.
-    """
+    """A case for each `set:language model`; a FormatError where one is missing."""
     for name in names:
         wanted, colon, lm = name.rpartition(":")
         if not colon:
@@ -184,11 +180,7 @@ def make_cases(names: Sequence[str], inputs: Inputs) -> Iterator[Case]:
 def make_case(
     speech: SpeechSet, lm: str, inputs: Inputs, topology: str = "normal"
 ) -> Case:
-    """A set with a language model, and their graph.
-
-    Raises:
-        FormatError: There is no such language model.
-    """
+    """A set with a language model, and their graph; a FormatError without the LM."""
     if lm == PIECES:
         arpa = _token_lm(speech, inputs)
         return Case(speech, lm, arpa, inputs.token_lm_scale, None)
@@ -205,11 +197,7 @@ def default_case(args: argparse.Namespace, name: str = "dev") -> Case:
 
 
 def load_set(name: str, inputs: Inputs) -> SpeechSet:
-    """Load a set; one of the heads is made if it is not there.
-
-    Raises:
-        FormatError: There is no such set.
-    """
+    """Load a set, of which one of the heads is made if it is not there."""
     if name in HEADS:
         folder = inputs.cache / name
         if not (folder / "parameters.json").exists():

@@ -195,7 +195,7 @@ def in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def exit_with(main: Callable[[], int]) -> None:
-    """Run a benchmark; what is wrong with its input is said in a line."""
+    """Run a benchmark; what is wrong with its input is reported in a line."""
     try:
         sys.exit(main())
     except WfstdecError as error:

@@ -181,11 +181,7 @@ def default_lms(data: Path) -> list[str]:
 
 
 def find_lm(name: str, data: Path) -> Path:
-    """The ARPA file of that name in the data, or the path that it is.
-
-    Raises:
-        FormatError: There is none.
-    """
+    """The ARPA file of that name in the data, or the path that it is."""
     inside = data / "lm.arpa.gz" if is_recipe(data) else data / f"lm/{name}.arpa.gz"
     if inside.is_file() and inside.name == f"{name}.arpa.gz":
         return inside

@@ -32,12 +32,7 @@ COPIED_MIB = 1024
 
 
 class Padded(NamedTuple):
-    """A batch as acoustic models give it.
-
-    Attributes:
-        logprobs: [B, T, V] on the GPU.
-        lengths: int64 [B] on the host.
-    """
+    """A batch as acoustic models give it: [B, T, V] on the GPU, [B] on the host."""
 
     logprobs: Any
     lengths: np.ndarray
@@ -95,7 +90,7 @@ class Gpu:
         frame_shift_s: float,
         threads: int,
     ) -> WfstDecoder:
-        """Ours, with so many threads in a block."""
+        """Ours, by the number of threads in a block."""
         # One that lays nothing out: the backend is put in its place.
         decoder = WfstDecoder(graph, options, "cpu", frame_shift_s=frame_shift_s)
         key = id(graph), threads

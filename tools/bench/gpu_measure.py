@@ -45,13 +45,7 @@ with its row; an arc that may survive, in all passes; an entry made, with its no
 
 
 class Setting(NamedTuple):
-    """Setting of a search that is timed over batches.
-
-    Attributes:
-        max_active: As in `WfstOptions`.
-        beam: Likewise.
-        boosted: Words that are boosted.
-    """
+    """Setting of a search that is timed over batches; `boosted`: how many words."""
 
     max_active: int
     beam: float

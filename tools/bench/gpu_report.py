@@ -131,7 +131,7 @@ def verdicts(rows: list[Row]) -> list[str]:
 
 
 def _of_the_trie(rows: list[Row]) -> list[str]:
-    """Lines on the trie beside all cores of the CPU."""
+    """Lines on the trie next to all cores of the CPU."""
     pairs = compared(rows, "trie", "cpu trie")
     cpu = [one for one in pairs if one[0]["batch"] >= TRIE_BATCH]
     if not cpu:

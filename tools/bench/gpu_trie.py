@@ -28,12 +28,7 @@ from wfstdec.trie.options import TrieOptions
 
 
 class TrieSetting(NamedTuple):
-    """Setting of a search that is timed over batches.
-
-    Attributes:
-        beam_size: As in `TrieOptions`.
-        beam: Likewise.
-    """
+    """Setting of a search that is timed over batches, as in `TrieOptions`."""
 
     beam_size: int
     beam: float

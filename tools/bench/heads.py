@@ -393,7 +393,7 @@ TABLES = (ctc, text, transducers, fusion, domain, phrases, whisper)
 
 
 def lists_by_part(bed: Bed) -> dict[str, dict[str, list[str]]]:
-    """Lists of 100 and 1,000 words, 100 of which are said."""
+    """Lists of 100 and 1,000 words, of which references have 100."""
     counts = Counter(word for line in bed.sentences for word in line.split())
     return {
         part: {size: lists_of(references, counts, 1)[size] for size in ("100", "1,000")}

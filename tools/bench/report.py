@@ -17,7 +17,7 @@ Columns = Mapping[str, Callable[[Row], str]]
 
 
 def figure(name: str, form: str, missing: str = "-") -> Callable[[Row], str]:
-    """A column of numbers; what stands where a row has none."""
+    """A column of numbers; `missing` where a row has none."""
 
     def cell(row: Row) -> str:
         value = row.get(name)

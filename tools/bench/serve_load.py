@@ -52,7 +52,7 @@ class Load:
         self.errors: list[str] = []
 
     async def run(self, num: int) -> None:
-        """Run so many streams side by side, once to their ends."""
+        """Run the streams side by side, once to their ends."""
         connecting_s = num / _HANDSHAKES_A_SECOND
         began = time.perf_counter() + 1.0 + connecting_s
         await asyncio.gather(

@@ -211,7 +211,7 @@ def go_through(
     minutes: float,
     shift: float,
 ) -> Row:
-    """Measure a session after 1, 10, 50 and 100 % of so many minutes."""
+    """Measure a session after 1, 10, 50 and 100 % of `minutes`."""
     after, frames, looked = {}, 0, 0
     total = round(60 * minutes / shift)
     marks = [total * part // 100 for part in (1, 10, 50, 100)]

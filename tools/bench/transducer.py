@@ -171,7 +171,7 @@ class Bench:
     def _points(
         self, name: str, path: Path | None, scale: float, setting: Row
     ) -> list[Row]:
-        """Without phrases, and with them; NeMo beside the first."""
+        """Without phrases, and with them; NeMo next to the first."""
         decoder = TransducerDecoder(
             self.model,
             lm=path,

@@ -114,10 +114,7 @@ def sentences_of(case: Case, answers: ScoreCache) -> set[tuple[str, ...]]:
 
 
 def check_answers(
-    case: Case,
-    costs: trie_checks.TextCosts,
-    one: Contestant,
-    answers: Sequence[Answer],
+    case: Case, costs: trie_checks.TextCosts, one: Contestant, answers: Sequence[Answer]
 ) -> list[str]:
     """Check the costs of our answers; what is wrong, in lines."""
     hypotheses = dict(zip(case.speech.logprobs, answers, strict=True))
@@ -160,7 +157,7 @@ def known_utterances(case: Case) -> list[str]:
 def add_gaps(
     case: Case, costs: trie_checks.TextCosts, rows: Sequence[Row], answers: ScoreCache
 ) -> None:
-    """How much dearer the texts of each are than the cheapest that anyone found."""
+    """How much more the texts of each cost than the cheapest that were found."""
     gaps: list[list[float]] = [[] for _ in rows]
     for i, name in enumerate(case.speech.logprobs):
         found = [costs.cost(name, own[i].text) for own in answers.values()]

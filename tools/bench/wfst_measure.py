@@ -37,15 +37,7 @@ WARM_UP = 3
 
 
 class Duel:
-    """A case ready for both decoders.
-
-    Args:
-        case: It has a graph.
-
-    Attributes:
-        case: The same.
-        graph: Its graph.
-    """
+    """A case, with its graph, ready for both decoders."""
 
     def __init__(self, case: Case) -> None:
         assert case.graph is not None
@@ -53,7 +45,7 @@ class Duel:
         self._fst = kaldi.scaled_fst(case.graph, case.lm_scale)
 
     def searches(self, options: WfstOptions) -> dict[str, Callable[[], Any]]:
-        """Ours with words read, Kaldi's, whose words nobody reads, ours likewise."""
+        """Ours with words read, Kaldi's, whose words are not read, ours likewise."""
         utterances = self.case.utterances
         decoder = self.case.wfst_decoder(options)
         peer = kaldi.FasterDecoder(self._fst, options)

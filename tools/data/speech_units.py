@@ -139,10 +139,7 @@ class UnitStore:
     """
 
     def __init__(
-        self,
-        spoken: Sequence[Spoken],
-        speakers: Sequence[int],
-        num_tokens: int,
+        self, spoken: Sequence[Spoken], speakers: Sequence[int], num_tokens: int
     ) -> None:
         self.num_tokens = num_tokens
         self.begin, self.end = num_tokens, num_tokens + 1

@@ -14,14 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tools.gpu import log_add
-from tools.gpu.probe_program import (
-    GIVEN,
-    IN_GLOBAL,
-    IN_SHARED,
-    LEASTS,
-    SMALL,
-    Machine,
-)
+from tools.gpu.probe_program import GIVEN, IN_GLOBAL, IN_SHARED, LEASTS, SMALL, Machine
 from wfstdec.gpu.device import Grid, launch
 
 PLACES = {"global memory": IN_GLOBAL, "shared memory": IN_SHARED}

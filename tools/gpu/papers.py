@@ -268,11 +268,7 @@ def transducer(bench: Bench) -> Iterator[Row]:
                     }
 
 
-TABLES = {
-    "offline": offline,
-    "streams": streams,
-    "transducer": transducer,
-}
+TABLES = {"offline": offline, "streams": streams, "transducer": transducer}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -59,7 +59,7 @@ class Lines:
 
 
 def make_device(threads: int) -> CupyDevice:
-    """The current device, for blocks of so many threads of the probe."""
+    """The current device, for blocks of `threads` threads of the probe."""
     return CupyDevice(PROBE, threads)
 
 

@@ -44,11 +44,7 @@ _PEEKS = (
 )
 _WFST = (
     Allowed("frame.cuh", "if (cost < least) atomicMin(&progress.least", _BOUND),
-    Allowed(
-        "table.cuh",
-        "found = atomicCAS(&slots.keys[slot], EMPTY, key)",
-        _SLOT,
-    ),
+    Allowed("table.cuh", "found = atomicCAS(&slots.keys[slot], EMPTY, key)", _SLOT),
     Allowed("table.cuh", "atomicOr(&progress.overflow, NO_ROOM)", "the frame is lost"),
     Allowed(
         "table.cuh", "atomicOr(&progress.overflow, no_entry())", "the frame is lost"

@@ -45,16 +45,14 @@ class Part(NamedTuple):
 PARTS = {
     # kernels are compiled, graphs built; the CPU's answers are those of a few searches
     "warm": Part(
-        100,
-        [[*_BENCH, "--settings", "10:8", "--trie", "32:8", "--batches", "1"]],
+        100, [[*_BENCH, "--settings", "10:8", "--trie", "32:8", "--batches", "1"]]
     ),
     "probe": Part(40, [["tools.gpu.probe"]]),
     "tests": Part(130, [[*_TESTS, "tests/gpu/test_on_gpu.py"]]),
     "tokens": Part(110, [["tools.gpu.tokens", "--only", "ours", "--repeats", "3"]]),
     "nemo": Part(60, [["tools.gpu.tokens", "--only", "nemo", "--repeats", "3"]]),
     "wfst": Part(
-        110,
-        [[*_BENCH, "--only", "ours", "--settings", "7000:13", "1000:8", *BATCHES]],
+        110, [[*_BENCH, "--only", "ours", "--settings", "7000:13", "1000:8", *BATCHES]]
     ),
     "riva": Part(60, [[*_BENCH, "--only", "riva", "--settings", "7000:13", *BATCHES]]),
     "trie": Part(

@@ -34,12 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.peers.interface import (
-    PeerInputs,
-    ScoredPeer,
-    import_peer,
-    name_with_version,
-)
+from tools.peers.interface import PeerInputs, ScoredPeer, import_peer, name_with_version
 from wfstdec.compare.comparison import Setting
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.text.files import read_lines

@@ -131,11 +131,7 @@ def test_batches_and_new_parameters(tmp_path):
 
 
 def test_real_speech_spelled_by_phones():
-    """The demo's speech, its phones as letters; words are what is between spaces.
-
-    In float32 only the best text is compared: beams that are equal but for rounding
-    stand in either order, since NumPy's exp and ours round differently.
-    """
+    """In float32 only the best text is compared: equal beams may change places."""
     tokens = read_tokens(RECIPE / "tokens.txt")
     labels = list(tokens.names)
     labels[tokens.blank], labels[tokens.index("<wb>", "separator")] = "", " "

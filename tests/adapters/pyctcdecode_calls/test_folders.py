@@ -76,11 +76,7 @@ def unigrams(folder):
         (lambda f: (f / "alphabet.json").write_text("{"), TokenTableError, "no JSON"),
         (lambda f: attrs(f).parent.rename(f / "other"), FormatError, "'other'"),
         (lambda f: attrs(f).unlink(), FormatError, "'attrs.json', 'unigrams.txt'"),
-        (
-            lambda f: attrs(f).write_text("{}"),
-            FormatError,
-            r"attrs.json: found \[\]",
-        ),
+        (lambda f: attrs(f).write_text("{}"), FormatError, r"attrs.json: found \[\]"),
         (lambda f: attrs(f).write_text("{"), FormatError, "attrs.json: no JSON"),
         (lambda f: unigrams(f).write_bytes(b"\xff\n"), FormatError, "expected text"),
     ],

@@ -133,11 +133,7 @@ def in_parts(decoder, logits, cuts, **options):
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("faithful", [False, True])
 def test_parts_of_random_utterances_are_the_whole(seed, faithful, tmp_path):
-    """Letters and pieces, language models, hotwords, histories pruned.
-
-    A word that a piece forces to begin (`faithful`) is forgotten between parts, as in
-    pyctcdecode: there only pieces that do not are compared.
-    """
+    """Forced words (`faithful`) are forgotten between parts, as in pyctcdecode."""
     case = random_case(seed, tmp_path)
     decoder = build_ctcdecoder(
         case.labels, case.arpa, case.unigrams, **case.lm, faithful=faithful

@@ -31,8 +31,7 @@ _COMPILING = threading.Lock()
 
 
 def compile_kernels(source=None, names=PROGRAM.kernels, flags=()):
-    """A shared library of kernels, the WFST search's where no source is given; equal
-    sources and flags are compiled once."""
+    """A shared library of kernels, by default WFST's; compiled once for equal flags."""
     source = PROGRAM.source() if source is None else source
     entries = "".join(f"EMULATE({name})\n" for name in names)
     text, flags = f'#include "emulation.h"\n{source}\n{entries}', [*FLAGS, *flags]
@@ -68,13 +67,7 @@ def _build(words, target, text=None):
 
 
 def in_16_bits(logprobs, kind=FLOAT16, padding=0):
-    """`DeviceLogprobs` of 16 bits each.
-
-    Args:
-        logprobs: float32 [T, V].
-        kind: FLOAT16 or BFLOAT16; the latter's bits are cut off, not rounded.
-        padding: numbers after each row that are none of it.
-    """
+    """`DeviceLogprobs` of FLOAT16 or cut BFLOAT16; rows have `padding` behind them."""
     if kind == FLOAT16:
         with np.errstate(over="ignore"):
             bits = logprobs.astype(np.float16).view(np.uint16)
@@ -107,7 +100,6 @@ def as_given(logprobs, kind=FLOAT16):
 
 @functools.cache
 def load_library(path):
-    """A shared library of kernels."""
     return ctypes.CDLL(str(path))
 
 
@@ -128,19 +120,18 @@ class EmulatedDevice:
         threads: threads of a block, a multiple of 32; or of several kinds of blocks.
         num_blocks: blocks of a launch, at most; of each kind.
         os_threads: how many threads of the operating system share them.
-        preempt: a thread gives way at about one of so many atomics; 0: never.
+        preempt: a thread yields at about one in `preempt` atomics; 0: never.
         seed: which schedule.
         memory_limit: bytes that all work may take.
         shared_slots: of the WFST search's table in a block's shared memory.
-        library: from `compile_kernels`, in place of the program's kernels, which are
-            compiled for what each launch asks for.
+        library: from `compile_kernels`, in place of kernels compiled for each launch.
         program: the kernels.
         shared_bytes: of a block's shared memory, in place of `shared_slots`.
 
     Attributes:
         launches: the names of the kernels that ran.
         grids: of every launch.
-        fail_after: the device fails at any launch after so many; None: it does not.
+        fail_after: the device fails after this number of launches; None: it does not.
     """
 
     def __init__(

@@ -44,7 +44,6 @@ class Emulated:
         self._library = library
 
     def device(self, rng, i, threads, shared_slots):
-        """A device with blocks of so many threads."""
         return EmulatedDevice(
             threads,
             os_threads=2,
@@ -55,7 +54,6 @@ class Emulated:
         )
 
     def place(self, chunk):
-        """Place a `DeviceLogprobs` where the kernels can read it."""
         return chunk
 
 
@@ -70,11 +68,9 @@ class Gpu:
         self._cupy = cupy
 
     def device(self, rng, i, threads, shared_slots):
-        """The device, with blocks of so many threads."""
         return CupyDevice(PROGRAM, threads, shared_slots * SLOT_BYTES)
 
     def place(self, chunk):
-        """Place a `DeviceLogprobs` on the device."""
         buffer = self._cupy.asarray(chunk.buffer)
         self._cupy.cuda.get_current_stream().synchronize()
         return replace(chunk, buffer=buffer, address=buffer.data.ptr)

@@ -61,7 +61,6 @@ def device_backend(space, rng, i, library, threads):
 
 
 def place(chunk, library):
-    """Place a `DeviceLogprobs` where the kernels can read it."""
     if library != "gpu":
         return chunk
     import cupy

@@ -13,15 +13,11 @@ from tools.peers import riva as riva_peer
 from wfstdec.trie.gpu.layout import PHASES
 from wfstdec.wfst.gpu.layout import PHASES as WFST_PHASES
 
-pytestmark = [
-    pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
-]
+pytestmark = [pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")]
 
 
 @pytest.fixture
 def run(on_tiny_sets):
-    """A function that runs the tool."""
-
     def run(*given, device=None):
         fixed = "--lms tiny --repeats 2 --threads 32"
         return on_tiny_sets(gpu, fixed, *given, gpu=device or Emulated())
@@ -31,7 +27,7 @@ def run(on_tiny_sets):
 
 @pytest.fixture
 def riva(monkeypatch):
-    """A stand-in for riva-asrlib-decoder, which a test may change."""
+    """An imitation of riva-asrlib-decoder, which a test may change."""
     module = riva_stand_in.module()
     monkeypatch.setattr(riva_peer, "import_peer", lambda *_: module)
     return module

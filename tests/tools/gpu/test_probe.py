@@ -161,10 +161,7 @@ def test_log_add_has_the_bits_that_are_kept():
 
 
 def run(tmp_path, fault, until=None):
-    """The probe in a process: (exit status, lines by name, what it printed).
-
-    `until`: printed by a kernel that hangs: the process is then killed.
-    """
+    """The probe's (exit status, lines by name, output); it is killed at `until`."""
     environment = on_stand_in(fault, CUPY_CACHE_DIR=str(tmp_path / "kernels"))
     output = tmp_path / "probe.jsonl"
     words = sys.executable, "-m", "tools.gpu.probe", "--output", output

@@ -38,7 +38,6 @@ TOKENS_ARPA = arpa_of(
 
 @pytest.fixture
 def flashlight(tmp_path):
-    """Makes flashlight-text's decoder of a case."""
     pytest.importorskip("flashlight.lib.text.decoder")
     from tools.peers.ctc import FlashlightPeer
 
@@ -49,7 +48,6 @@ def flashlight(tmp_path):
 
 
 def inputs_of(case, folder):
-    """Make inputs of peers of a case of the oracle."""
     arguments = naive_search_cases.decoder_arguments(case)
     path = folder / "lm.arpa"
     path.write_text(case.arpa or flat_arpa(case), "utf-8")
@@ -84,7 +82,6 @@ def ours(case, backend, **options):
 
 
 def best(case):
-    """The oracle's best text and its cost."""
     text = naive_search.best_texts(case, "max")[0]
     return " ".join(text.text), text.cost
 
@@ -149,13 +146,11 @@ def test_flashlight_drops_the_seventh_homophone(flashlight):
 
 
 def late_case():
-    """Four times `a` or `b`, which sound alike; then `cd` or `fe`, told apart late.
+    """Four times `a` or `b`, which sound alike; then `cd` or `fe`, distinct late.
 
-    The beginning of `cd` costs less than that of `fe` by more than the sixteen ways to
-    say what went before differ; `fe` as a whole costs less.
-
-    Returns:
-        The case, and what is found where only histories of `cd` are kept.
+    The beginning of `cd` costs less than that of `fe` by more than the sixteen ways
+    before it differ; `fe` as a whole costs less. Returns the case, and what is found
+    where only histories of `cd` are kept.
     """
     lexicon = "a a\nb b\ncd c d\nfe f e\n"
     case = hand("a|a|a|a|cd", "-|abcdef", lexicon=lexicon, separator="|")
