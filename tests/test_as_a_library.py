@@ -41,10 +41,10 @@ def decoders(files):
     }
 
 
-def batch(said=SAID):
+def batch(tokens=SAID):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(12, len(TOKENS))).astype(np.float32)
-    x = logprobs_of(said)
+    x = logprobs_of(tokens)
     return [x + noise[: len(x)], x[:5]]
 
 

@@ -176,9 +176,9 @@ def serving(data: Path, python: Path) -> Iterator[tuple[str, subprocess.Popen[st
         assert process.stdout is not None
         began = time.monotonic()
         url = process.stdout.readline().strip()
-        said = process.stdout.readline().strip()
-        if said != "ready":
-            raise SystemExit(f"{url!r}, {said!r}: expected an address, then 'ready'")
+        answer = process.stdout.readline().strip()
+        if answer != "ready":
+            raise SystemExit(f"{url!r}, {answer!r}: expected an address, then 'ready'")
         print(f"ready after {time.monotonic() - began:.1f} s", flush=True)
         yield url, process
     finally:

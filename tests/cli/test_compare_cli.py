@@ -139,8 +139,8 @@ def test_audio_in_place_of_log_probs(files, capsys, monkeypatch):
     assert line.startswith("wfstdec transcribe ")
     assert shlex.join(of_model[2:]) in line and "--tokens" in line
     assert main(shlex.split(line)[1:]) == 0
-    told = set(capsys.readouterr().out.splitlines())
-    assert told == {"utt1 cab", "utt2 ab c", "utt3 ab"}
+    lines = set(capsys.readouterr().out.splitlines())
+    assert lines == {"utt1 cab", "utt2 ab c", "utt3 ab"}
 
 
 def test_audio_has_its_own_seconds_and_name(files, monkeypatch):

@@ -59,7 +59,7 @@ class Phrases:
         spelt = {}
         for phrase in self.weights:
             words = tuple(phrase.split())
-            ways = {words} if self.unit == "word" else said(words, lexicon, fillers)
+            ways = {words} if self.unit == "word" else readings(words, lexicon, fillers)
             ways = ways if self.spellings is None else self.spellings[phrase]
             spelt[phrase] = minimal({edge + way + edge for way in ways})
 
@@ -79,7 +79,7 @@ class Phrases:
         return cost
 
 
-def said(words, lexicon, fillers):
+def readings(words, lexicon, fillers):
     """All ways to pronounce words, with fillers between."""
     between = [()] if fillers.separator is None else [(fillers.separator,)]
     if fillers.separator is not None and fillers.separator_optional:

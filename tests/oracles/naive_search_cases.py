@@ -112,10 +112,10 @@ def _sentence_frames(rng, case, num_frames):
     """A token per frame of a random sentence that is cut off at the end."""
     frames: list[int] = []
     letters = [token for token in case.tokens if token != case.blank]
-    said = [entry.tokens for entry in case.entries] or [(token,) for token in letters]
+    spelt = [entry.tokens for entry in case.entries] or [(token,) for token in letters]
     after = () if case.lexicon is None or case.separator is None else (case.separator,)
     while len(frames) < num_frames:
-        spoken = said[rng.integers(len(said))]
+        spoken = spelt[rng.integers(len(spelt))]
         if not (case.separator_optional and rng.random() < 0.5):
             spoken += after
         for token in map(case.tokens.index, spoken):

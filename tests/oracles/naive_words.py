@@ -59,14 +59,14 @@ def open_text(case, tokens):
 
 def segments(case, tokens):
     """All ways to pronounce one word: word, known to the model, cost."""
-    said = [(e.word, True, e.cost) for e in case.entries if e.tokens == tokens]
-    found = list(said)
+    known = [(e.word, True, e.cost) for e in case.entries if e.tokens == tokens]
+    found = list(known)
     new = [word for word in case.said if word not in case.table]
     for word, ways in case.said.items():
-        if tokens in ways and word not in {one for one, _, _ in said}:
+        if tokens in ways and word not in {one for one, _, _ in known}:
             found.append((word, word not in new, 0.0))
     text = open_text(case, tokens)
-    if case.open_costs is not None and text is not None and not said:
+    if case.open_costs is not None and text is not None and not known:
         per_word, per_token = case.open_costs
         if text in case.table[1:]:
             found.append((text, True, 0.0))

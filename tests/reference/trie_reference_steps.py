@@ -273,8 +273,8 @@ class Steps:
         # each step credits the difference.
         bonus = F(end.bonus + self.advance_credit(node))
         bonus = F(bonus - self.advance_credit(key.node))
-        said = [None if label == NONE else label for label in (end.word, token)]
-        cost, boost = self._account.step(key.boost, *said, bonus=bonus)
+        labels = [None if label == NONE else label for label in (end.word, token)]
+        cost, boost = self._account.step(key.boost, *labels, bonus=bonus)
         return boost, cost
 
     def cost(

@@ -427,7 +427,7 @@ def test_every_form_of_json_and_text(server, openai_client, decoder, speech):
 
 def test_values_that_are_none(server, speech):
     recording = wav_of(speech(1, 1))
-    for name, value, told in (
+    for name, value, message in (
         ("response_format", "xml", "'json', 'text', 'srt', 'verbose_json', 'vtt'"),
         ("stream", "maybe", "'true', 'false'"),
         ("nbest", "0", "1 to 100"),
@@ -444,7 +444,7 @@ def test_values_that_are_none(server, speech):
     ):
         answer = post(server, recording, **{name: value})
         error = error_of(answer)
-        assert answer.status_code == 400 and told in error["message"], (name, error)
+        assert answer.status_code == 400 and message in error["message"], (name, error)
         assert error["param"] == name.removesuffix("[]")
     twice = post(server, recording, response_format=["json", "text"])
     assert "2 times" in error_of(twice)["message"]

@@ -203,10 +203,10 @@ def adds_words(cell, rng):
 
 def with_homophones(entries):
     """The entries, and words of equal pronunciation and cost: they tie."""
-    said = [entry for entry in entries if entry.pronunciations]
+    pronounced = [entry for entry in entries if entry.pronunciations]
     return [
         *entries,
-        *(dataclasses.replace(entry, text=f"{entry.text}-too") for entry in said),
+        *(dataclasses.replace(entry, text=f"{entry.text}-too") for entry in pronounced),
     ]
 
 

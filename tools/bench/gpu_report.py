@@ -40,8 +40,8 @@ COLUMNS: Columns = {
     "batch": figure("batch", "d"),
     "decoder": text_figure("decoder"),
     "of": lambda row: ", ".join(
-        f"{row[name]} {said}".strip()
-        for name, said in OF.items()
+        f"{row[name]} {unit}".strip()
+        for name, unit in OF.items()
         if row.get(name) is not None
     ),
     "WER %": figure("wer", ".2f"),

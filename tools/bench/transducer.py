@@ -244,8 +244,8 @@ class Bench:
             self._check_greedy(setting, found["ours"], found["nemo"])
             theirs = min(turns.seconds["nemo"]) + self.encoder_s
             names = self.model.tokens
-            said = [words_of(names[t] for t in tokens) for tokens in found["nemo"]]
-            row["nemo_wer"] = self._wer(list(map(" ".join, said)))["wer"]
+            sentences = [words_of(names[t] for t in tokens) for tokens in found["nemo"]]
+            row["nemo_wer"] = self._wer(list(map(" ".join, sentences)))["wer"]
             row["nemo_rtfx"] = self.speech.audio_s / theirs
             row["times"] = theirs / (min(seconds) + self.encoder_s)
             row["times_alone"] = min(turns.seconds["nemo"]) / min(seconds)

@@ -151,7 +151,7 @@ def known_utterances(case: Case) -> list[str]:
     """Utterances whose words are all in the lexicon; none without a lexicon."""
     words = set(case.lexicon.words) if case.lexicon is not None else set()
     references = case.speech.references
-    return [name for name, said in references.items() if words.issuperset(said)]
+    return [name for name, spoken in references.items() if words.issuperset(spoken)]
 
 
 def add_gaps(

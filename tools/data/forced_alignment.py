@@ -68,8 +68,8 @@ def sausage(
 
     unsaid = [START, *separated([START])] if separator is not None else [START]
     ends, last = unsaid, unsaid
-    for said in words:
-        last = [states.say(tokens, ends)[0] for tokens in said]
+    for ways in words:
+        last = [states.say(tokens, ends)[0] for tokens in ways]
         ends = separated(last)
     finals = list(dict.fromkeys([*last, *ends]))
     states.finals = [*finals, states.add(blank, finals)]

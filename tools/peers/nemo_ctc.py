@@ -153,10 +153,10 @@ class NemoPeer(ScoredPeer):
         ]
 
     def _text_of(self, labels: Sequence[int]) -> str:
-        heard = [label for label, _ in itertools.groupby(labels)]
+        distinct = [label for label, _ in itertools.groupby(labels)]
         names = [
             self._tokens.names[self._order[label]]
-            for label in heard
+            for label in distinct
             if 0 <= label < len(self._order) - 1
         ]
         return " ".join("".join(names).replace(WORD_START, " ").split())
@@ -167,8 +167,8 @@ def write_nemo_arpa(arpa: str | Path, tokens: TokenTable, path: Path) -> None:
 
     NeMo counts tokens without the blank, which is last there.
     """
-    heard = [name for t, name in enumerate(tokens.names) if t != tokens.blank]
-    names = {name: chr(index + _OFFSET) for index, name in enumerate(heard)}
+    spoken = [name for t, name in enumerate(tokens.names) if t != tokens.blank]
+    names = {name: chr(index + _OFFSET) for index, name in enumerate(spoken)}
     with path.open("w", encoding="utf-8") as file:
         for line in read_lines(arpa):
             fields = line.split("\t")
