@@ -166,7 +166,7 @@ class Tokenizer:
 
 
 class Pieces:
-    """Stand-in for a SentencePieceProcessor."""
+    """Imitation of a SentencePieceProcessor."""
 
     def get_piece_size(self):
         return 3

@@ -54,7 +54,7 @@ with wave.open("talk.wav", "wb") as file:
     file.writeframes(audio_of_rows(rounded_rows(logprobs[logprobs.files[0]])).tobytes())
 """
 SAID = "only unfortunately his own work never does get good"
-"""What is heard there."""
+"""The words of the recording."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     lines = run_lines((ROOT / "Dockerfile").read_text("utf-8"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o755)  # nobody has to get in
+        folder.chmod(0o755)  # the user `nobody` has to get in
         subprocess.run([args.python, "-m", "venv", str(folder / "env")], check=True)
         python = folder / "env" / "bin" / "python"
         source = _copied(folder / "src")
@@ -211,7 +211,7 @@ def _ask(url: str, recording: Path) -> None:
     with urllib.request.urlopen(request, timeout=60) as answer:
         text = json.load(answer)["text"]
     if text != SAID:
-        raise SystemExit(f"the server heard {text!r}, expected {SAID!r}")
+        raise SystemExit(f"the server found {text!r}, expected {SAID!r}")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def random_words(rng, count):
 
 
 def timed(words, tokens=(), num_frames=None):
-    """Stand-in for a hypothesis with what a TextGrid is made of."""
+    """Imitate a hypothesis with what a TextGrid is made of."""
     frames = max((word.end_frame for word in words), default=0)
     return SimpleNamespace(
         words=words,

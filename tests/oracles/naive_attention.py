@@ -5,7 +5,7 @@
     totals(rows, eos, names, rule="closed", credits=credits)   # {text: nats}
 
 Higher is better. Texts are tuples of tokens. A text of the longest length that the rows
-have stands for one that is cut off there: it has no end.
+have is one that is cut off there: it has no end.
 """
 
 import math

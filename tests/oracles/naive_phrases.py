@@ -6,9 +6,9 @@
 
 A phrase is worth `weight * base(n)` nats each time one of its spellings ends, n being
 the labels of the longest; base(n) = c0 + sum over d = 2..n of (c0 * beta + ln d).
-Spellings that contain another one of the same phrase do not count besides it. A worth
-is rounded to 1/16384 nat. With a boundary a phrase counts only where that stands before
-and after it; one stands before and after the utterance, and several in a row are one.
+Spellings that contain another one of the same phrase do not count in addition. A worth
+is rounded to 1/16384 nat. With a boundary a phrase counts only where that is before and
+after it; one is before and after the utterance, and several in a row are one.
 """
 
 import itertools

@@ -6,7 +6,7 @@ pruning. The steps are those of `naive`, with `naive_lm`'s exact back-off:
     alignment          one token per frame, blanks included: all V**T of them
       -> tokens        equal neighbours become one, then blanks are left out
       -> words         `naive.segmenter`: all ways to read the tokens as lexicon words;
-                       without a lexicon each token stands for itself
+                       without a lexicon each token is a word
       -> cost          counted over words and tokens in plain text
 
     total = acoustic_scale * sum(-x) + lm_scale * (LM incl. </s> + pronunciations)

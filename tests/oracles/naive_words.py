@@ -3,10 +3,10 @@
     case = random_case(rng, tokens="pieces")            # a `WordCase`
     texts = best_texts(case, "sum")                     # `Text`s, best first
 
-A word is said by an entry of the lexicon, by a pronunciation that a list gives it, or
+A word is read by an entry of the lexicon, by a pronunciation that a list gives it, or
 openly: by any tokens that spell something and that no entry of the lexicon has. Spelled
 like a word of the lexicon it is that word; spelled like a word of the list it is none;
-else it costs what `<unk>` costs, so much for the word and so much for each token.
+else it costs what `<unk>` does, an amount for the word and one for each token.
 """
 
 import functools
@@ -22,11 +22,11 @@ from naive_search import PIECE_START, Case, Options, Reading
 from wfstdec import BoostEntry, Boosts, OpenVocabulary
 
 TOKENS = ("letters", "pieces", "phones", "joined_phones")
-"""What tokens are; `joined_phones` stand without anything between words."""
+"""What tokens are; `joined_phones` have nothing between words."""
 _PIECES = {"a": PIECE_START + "a", "b": "b", "c": PIECE_START, "d": "ab"}
 _OPEN = "\0"
 BOOSTS = ("no", "typed", "word_phrases", "token_phrases")
-"""What is boosted beside added words."""
+"""What is boosted in addition to added words."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     whole = concatenate(graph, overlay, vocabulary)
 
-States keep their numbers. Arcs cannot, since those of a state stand together: `number`
+States keep their numbers. Arcs cannot, since those of a state are together: `number`
 has the numbers that they have in graph and overlay, by which ties are broken.
 """
 

@@ -213,8 +213,7 @@ class Steps:
         # cost.
         if word != NONE:
             yield self._word_end(key, OPEN_PRON, word)
-        # Spelled like an OOV word of the list it is none: the list says how that is
-        # said.
+        # Spelled like an OOV word of the list it is none: the list has its tokens.
         elif find_text(self._added.texts, text) == NONE:
             unk_cost, state = self.lm.step(key.state, UNKNOWN)
             cost = F(spelling_cost(opened, F(unk_cost), length))
@@ -230,8 +229,7 @@ class Steps:
             child = int(find_child(trie, node, token))
             if child != NONE:
                 yield Node(child)
-            # What begins like a word of the lexicon and goes on otherwise is an open
-            # word.
+            # What begins like a word of the lexicon and ends otherwise is an open word.
             elif opened.node_length[node] > 0 and opened.extends[token]:
                 length, text = opened.node_length[node], opened.node_text[node]
                 yield from self._place_behind(int(length), text, token)
@@ -257,7 +255,7 @@ class Steps:
 
     def _place_behind(self, length: int, text: np.uint64, token: int) -> Iterator[Node]:
         """Continue an open word of this length behind the tries."""
-        # The length is a part of the node's number, and has room for so many.
+        # The length is a part of the node's number, whose room is bounded.
         if length == MAX_OPEN_TOKENS:
             return
         spelling = int(extended(self._space.open.texts, text, token))

@@ -1,4 +1,4 @@
-"""Ctrl-C: within two seconds, as what the handler raises, and all goes on after it."""
+"""Ctrl-C: within two seconds, as what the handler raises, and all runs on after it."""
 
 import os
 import signal

@@ -65,7 +65,7 @@ def test_a_final_by_hand():
         "cost": 3.25,
     }
     assert (other["transcript"], other["cost"]) == ("a c", 4.5)
-    assert other["words"][1]["confidence"] == 0.0  # nobody asked for it
+    assert other["words"][1]["confidence"] == 0.0  # it was not asked for
     assert answer["metadata"]["model_info"]["name"] == "rows"
 
 

@@ -80,7 +80,7 @@ def deaf(server):
 
     def babble():
         while failures(server, "unread") == before:
-            assert time.monotonic() - began < 30, "nobody has closed it"
+            assert time.monotonic() - began < 30, "it was not closed"
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 raw.send(junk)
             time.sleep(0.002)

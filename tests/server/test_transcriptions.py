@@ -32,7 +32,7 @@ LIMITS = Limits(requests=4, body_bytes=8 << 20, file_s=200.0, idle_s=1.0, boosts
 
 
 class GatedEncoder(RowEncoder):
-    """Waits at each piece until it may go on; counts pieces."""
+    """Waits at each piece until it may continue; counts pieces."""
 
     def __init__(self, tokens):
         super().__init__(tokens)
@@ -214,7 +214,7 @@ def test_what_fails_under_way_is_an_event(server, openai_client, speech):
             deltas.append(one.delta)
     assert len("".join(deltas).split()) > 20
     answer = post(server, b"no audio at all, but some bytes", stream="true")
-    assert answer.status_code == 415  # nothing was said yet: a status
+    assert answer.status_code == 415  # nothing was sent yet: a status
 
 
 def test_the_last_event_has_all_that_verbose_json_has(server, speech):

@@ -5,7 +5,7 @@ drawn = draw(cell, np.random.default_rng(3))
 decoder = drawn.make(threads=2)
 found = read(cell, decoder, drawn.utterances, boosts=drawn.boosts)
 
-Here, and nowhere in the promises, stands what users cannot say: a device in emulation,
+Here, and nowhere in the promises, is what users cannot set: a device in emulation,
 and how much room a search has at first.
 """
 

@@ -46,7 +46,7 @@ def share_of_flag(text):
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
-        f"share(keep=0): runs in one of {SHARES} shares, one with each commit; so many "
+        f"share(keep=0): runs in one of {SHARES} shares, one with each commit; `keep` "
         "of its cases always run",
     )
     share, seed = config.getoption("--share"), "--share"

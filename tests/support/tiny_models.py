@@ -1,6 +1,6 @@
 """Tiny ONNX models of the shapes that toolkits export, with random weights.
 
-Small graphs stand as text; `write_onnx` gives them weights and metadata.
+Small graphs are text; `write_onnx` gives them weights and metadata.
 """
 
 import json

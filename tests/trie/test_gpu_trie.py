@@ -166,7 +166,7 @@ def test_frames_that_outgrow_shared_memory():
 
 
 def test_a_bad_chunk_moves_no_session():
-    """Whatever grew or was about to: all go on from where they were."""
+    """Whatever grew or was about to: all continue from where they were."""
     for seed in range(6):
         rng = np.random.default_rng(seed)
         options = small_options(

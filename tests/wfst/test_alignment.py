@@ -1,4 +1,4 @@
-"""Words and their times, wherever their labels stand."""
+"""Words and their times, wherever their labels are."""
 
 import itertools
 
@@ -41,7 +41,7 @@ def word_chain(words, vocabulary, label_at=0):
     before the first token, and the length of the word for one behind the last.
     """
     state, lines = itertools.count(1), ["0 0 _ - 0"]
-    ends = {0: None}  # the states to go on from: the token whose arc led there
+    ends = {0: None}  # the states to continue from: the token whose arc led there
 
     def arc(token, label):
         nonlocal ends
@@ -207,7 +207,7 @@ def naive_cuts(tokens, words, prons, fillers, complete):
 
     Fillers may be before every word and at the end. Where the path is not complete the
     last word may break off where the tokens end, and tokens of words that have no label
-    yet may follow. `said` holds {pronunciation: cost} of each word.
+    yet may follow. `prons` holds {pronunciation: cost} of each word.
     """
 
     def cut(at, words):

@@ -286,7 +286,7 @@ def build_bare(folder: Path) -> Row:
 def largest_difference(case: Row, folder: Path) -> float:
     """The largest relative difference of costs between both TLGs, over sentences.
 
-    A sentence is made of the words of random n-grams, said in tokens one frame each
+    A sentence is made of the words of random n-grams, spelled by tokens one frame each
     with blanks between them; nothing else has any probability.
     """
     ours = wfstdec.load_graph(folder / "graph.npz")

@@ -59,7 +59,7 @@ class SpeechSet(Speech):
     Attributes:
         name: What reports call it.
         recipe: Builds graphs for it.
-        note: How it came to be, where that must be said beside a figure.
+        note: How it came to be, where a figure must have that.
     """
 
     name: str

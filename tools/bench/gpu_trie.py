@@ -1,4 +1,4 @@
-"""The trie on a GPU beside our CPU: rows of `tools.bench.gpu`.
+"""The trie on a GPU against our CPU: rows of `tools.bench.gpu`.
 
 bench = TrieBench(case, args, Gpu())
 setting = TrieSetting(beam_size=32, beam=8.0)

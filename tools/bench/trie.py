@@ -57,7 +57,7 @@ BESIDE = ("torch", "kenlm", "kaldingram", "sentencepiece")
 PROFILES = profiles(cases=["dev:lm"], peers=["flashlight"], utterances=6)
 
 ScoreCache = Mapping[str, Sequence[Answer]]
-"""What contestants said of each utterance, by the contestant's name."""
+"""Answers for each utterance, by the contestant's name."""
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:

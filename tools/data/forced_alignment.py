@@ -1,6 +1,6 @@
 """The best alignment of a sentence to log-probs, over all of its pronunciations.
 
-    states = sausage([[[2], [1, 1]], [[2]]], blank=0)    # two words, the first said in
+    states = sausage([[[2], [1, 1]], [[2]]], blank=0)    # two words, the first in
     path = force_align(logprobs, states)                 # two ways: a state per frame
     [states.tokens[state] for state in path]
 

@@ -265,7 +265,7 @@ def tuning_wer(net: HeadsNet, pieces: Pieces, speech: Mapping[str, Any]) -> floa
 
 
 class Training:
-    """A net in training, that can be saved and go on."""
+    """A net in training, that can be saved and continued."""
 
     def __init__(self, net: HeadsNet, folder: Path) -> None:
         self.net, self.average, self.state = (

@@ -217,7 +217,7 @@ def sums_of_logs(machine: Machine) -> str | None:
         return None
     at_hand = log_add.log_add(a, b)
     differing = _differ(found, at_hand.view(np.uint32)) or "NumPy's here are the same"
-    return f"other bits than were kept; beside NumPy's at hand: {differing}"
+    return f"other bits than were kept; against NumPy's at hand: {differing}"
 
 
 def _in_both(find: Callable[[int], np.ndarray], expected: np.ndarray) -> str | None:

@@ -10,8 +10,8 @@ these are registered empty, and the few names that they import from elsewhere an
 a CTC search never calls are put there as placeholders. The four modules are NeMo's own.
 
 Where torch has CUDA the search has all that it is made for there: its CUDA graphs, by
-its own module of CUDA calls (`cuda-bindings`), and its Triton kernel. Which of these a
-search uses is told by its `cuda_graphs_mode`; "full_graph" is all.
+its own module of CUDA calls (`cuda-bindings`), and its Triton kernel. A search's
+`cuda_graphs_mode` says which of these it uses; "full_graph" is all.
 
 Its objective without CUDA is that of `TrieDecoder` with `merge="max"`:
 
@@ -218,7 +218,7 @@ def _register(name: str, root: Path, **content: Any) -> None:
 
 
 def _placeholders(torch: Any) -> dict[str, dict[str, Any]]:
-    """Stand-ins for what the four modules import from elsewhere, by module."""
+    """Imitations of what the four modules import from elsewhere, by module."""
 
     class Model(torch.nn.Module):
         def __init__(self, cfg: Any = None, trainer: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""The GPU benchmark, on the emulation: answers first, Riva's beside ours, no GPU."""
+"""The GPU benchmark, on the emulation: answers first, Riva's and ours, no GPU."""
 
 import dataclasses
 import shutil

@@ -69,7 +69,7 @@ PLANTS = (
     ("log_add, 2^20 inputs", "(1.0f + r * p)", "__builtin_fmaf(r, p, 1.0f)"),
 )
 """An assumption, an expression of the kernels, what a device would make of it where the
-assumption does not hold, and what stands before it where it stands more than once."""
+assumption does not hold, and what is before it where there are several."""
 
 
 @functools.cache
