@@ -33,7 +33,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NOBODY = 65534
 """The user that the Dockerfile names."""
-READY_S = 120.0
 MODEL = "row_encoder:streaming"
 """Reads log-probs out of audio: what a recording says is then known."""
 PREPARE = """

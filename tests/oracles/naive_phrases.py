@@ -35,7 +35,11 @@ def minimal(spellings):
 
 @dataclass(frozen=True)
 class Phrases:
-    """A list and its worth; spellings replace others, boundary names a token."""
+    """A list of phrases, in text, and what they are worth.
+
+    spellings has those of each phrase where they are not of its words or the lexicon;
+    boundary is the name of a token.
+    """
 
     weights: Mapping[str, float]
     unit: str

@@ -160,7 +160,7 @@ class Reading(NamedTuple):
 
 
 def reader(case):
-    """Return token names -> all readings; without a lexicon, tokens are words."""
+    """A function token names -> all readings; without a lexicon tokens are words."""
     options, score = Options(**case.options), sentence_scorer(case)
     segment, boost = naive.segmenter(case.entries, case.fillers), booster(case)
 

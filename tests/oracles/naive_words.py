@@ -31,7 +31,11 @@ BOOSTS = ("no", "typed", "word_phrases", "token_phrases")
 
 @dataclass(frozen=True)
 class WordCase:
-    """A case with a lexicon, or spelled, and words of a list with pronunciations."""
+    """A case with a lexicon, or spelled, and more words.
+
+    said: word -> the pronunciations that the list gives; bonuses of words and phrases
+    are `case.boosts`. spelled: the lexicon of the case is made by the decoder.
+    """
 
     case: Case
     tokens: str

@@ -20,7 +20,7 @@ from wfstdec.text.vocabulary import Vocabulary
 
 
 class Whole(NamedTuple):
-    """A graph and an overlay: bonus and number of each arc are where it comes from."""
+    """A graph and an overlay as one; each arc's credited bonus and number before."""
 
     graph: PackedGraph
     bonus: np.ndarray

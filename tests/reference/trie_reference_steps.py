@@ -132,7 +132,7 @@ class Steps:
         return F(advance_credit(self._added, self._cap, node - self._first_added))
 
     def successors(self, key: Key, token: int) -> Iterator[tuple[Node, WordEnd]]:
-        """Each with the word that ends before the token, and the next state."""
+        """Follow a token: each way with the word that ends before it, and its state."""
         space = self._space
         inside = WordEnd(NONE, NONE, F(0), key.state, NONE)
         if not space.has_lexicon:
