@@ -41,10 +41,10 @@ def decoders(files):
     }
 
 
-def batch(said=SAID):
+def batch(tokens=SAID):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(12, len(TOKENS))).astype(np.float32)
-    x = logprobs_of(said)
+    x = logprobs_of(tokens)
     return [x + noise[: len(x)], x[:5]]
 
 
@@ -166,7 +166,7 @@ class Tokenizer:
 
 
 class Pieces:
-    """Stand-in for a SentencePieceProcessor."""
+    """Imitation of a SentencePieceProcessor."""
 
     def get_piece_size(self):
         return 3

@@ -40,7 +40,7 @@ DECODING = {*"jit graph lm boost fst lattice search gpu wfst trie greedy".split(
 """All that makes a decoder: an encoder knows none of it."""
 
 WITHIN = {"batch.ray"}
-"""Folders of a room that are rooms of their own: they stand in another row."""
+"""Folders of a room that are rooms of their own: they are in another row."""
 
 STRANGERS = {
     "graph": {"lm", "checks"},
@@ -61,7 +61,7 @@ STRANGERS = {
     "models": DECODING,
     "server": {"compare", "adapters", "recipes", "doctor", "fst", "trie", "greedy"},
 }
-"""Rooms above, or beside, that a room has nothing to do with all the same."""
+"""Rooms above, or in the row, that a room must not import all the same."""
 
 APART = {"cpu": "gpu", "gpu": "cpu"}
 """Folders that import nothing of each other, wherever they are."""
@@ -192,7 +192,7 @@ def room_named(parts):
 
 def row_of(room):
     rows = [i for i, row in enumerate(ROOMS) if room in row]
-    assert rows, f"{room!r} has no row in ROOMS: say where it stands"
+    assert rows, f"{room!r} has no row in ROOMS: give it one"
     return rows[0]
 
 

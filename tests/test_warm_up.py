@@ -66,9 +66,9 @@ def test_ways_that_are_alike_run_in_one_process(monkeypatch, capfd):
         monkeypatch.setitem(ALL, name, _tell_process(name))
     monkeypatch.setattr(module, "_graph", lambda: None)
     assert module._run_in_branches(["wfst-a", "trie", "wfst-b"])
-    said = dict(line.split() for line in capfd.readouterr().err.splitlines())
-    assert said["wfst-a"] == said["wfst-b"] != said["trie"]
-    assert str(os.getpid()) not in said.values()
+    printed = dict(line.split() for line in capfd.readouterr().err.splitlines())
+    assert printed["wfst-a"] == printed["wfst-b"] != printed["trie"]
+    assert str(os.getpid()) not in printed.values()
 
 
 def _tell_process(name):

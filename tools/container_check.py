@@ -33,7 +33,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NOBODY = 65534
 """The user that the Dockerfile names."""
-READY_S = 120.0
 MODEL = "row_encoder:streaming"
 """Reads log-probs out of audio: what a recording says is then known."""
 PREPARE = """
@@ -54,7 +53,7 @@ with wave.open("talk.wav", "wb") as file:
     file.writeframes(audio_of_rows(rounded_rows(logprobs[logprobs.files[0]])).tobytes())
 """
 SAID = "only unfortunately his own work never does get good"
-"""What is heard there."""
+"""The words of the recording."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     lines = run_lines((ROOT / "Dockerfile").read_text("utf-8"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o755)  # nobody has to get in
+        folder.chmod(0o755)  # the user `nobody` has to get in
         subprocess.run([args.python, "-m", "venv", str(folder / "env")], check=True)
         python = folder / "env" / "bin" / "python"
         source = _copied(folder / "src")
@@ -176,9 +175,9 @@ def serving(data: Path, python: Path) -> Iterator[tuple[str, subprocess.Popen[st
         assert process.stdout is not None
         began = time.monotonic()
         url = process.stdout.readline().strip()
-        said = process.stdout.readline().strip()
-        if said != "ready":
-            raise SystemExit(f"{url!r}, {said!r}: expected an address, then 'ready'")
+        answer = process.stdout.readline().strip()
+        if answer != "ready":
+            raise SystemExit(f"{url!r}, {answer!r}: expected an address, then 'ready'")
         print(f"ready after {time.monotonic() - began:.1f} s", flush=True)
         yield url, process
     finally:
@@ -211,7 +210,7 @@ def _ask(url: str, recording: Path) -> None:
     with urllib.request.urlopen(request, timeout=60) as answer:
         text = json.load(answer)["text"]
     if text != SAID:
-        raise SystemExit(f"the server heard {text!r}, expected {SAID!r}")
+        raise SystemExit(f"the server found {text!r}, expected {SAID!r}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """torchaudio's decoder against flashlight-text, called as torchaudio calls it.
 
 Where two sentences have one score flashlight orders them by where they lie in memory;
-ours are ordered by a key, so that only what has one score may stand in another order.
+ours are ordered by a key, so that only what has one score may be in another order.
 """
 
 import gzip
@@ -263,7 +263,7 @@ def test_their_sums_of_homophones_are_kept(tmp_path):
     path.write_text("a a |\nb a |\n", "utf-8")
     arpa.write_text(ARPA, "utf-8")
     arguments = {"lexicon": str(path), "tokens": list("-|a"), "lm": str(arpa)}
-    emissions = np.float32([[-9, -9, 0]])  # with one hypothesis nobody reaches the end
+    emissions = np.float32([[-9, -9, 0]])  # one hypothesis does not reach the end
     (ours,), (theirs,) = both(arguments, emissions, beam_size=1)
     hoped = math.log(math.exp(-0.125) + math.exp(-0.5 - 3))  # of `a`, of `b`
     assert ours[0] == pytest.approx(2 * (hoped + -0.5 - 1))  # and `</s>`

@@ -53,7 +53,7 @@ def test_rows_have_the_costs_of_the_definition_in_any_order(seed):
         found = gains(processor, *texts)
         for text, row in zip(texts, found, strict=True):
             assert row == pytest.approx(expected(coster, text), rel=1e-5, abs=1e-5)
-        if step == 3:  # rows that nobody has seen
+        if step == 3:  # rows that are new
             texts = [tuple(rng.integers(0, 4, size=4).tolist()) for _ in texts]
         picked = rng.integers(len(texts), size=4)
         texts = [(*texts[i], int(rng.integers(4))) for i in picked]

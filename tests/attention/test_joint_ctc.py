@@ -1,4 +1,4 @@
-"""CTC beside attention equals the enumeration of all alignments of all texts."""
+"""CTC with attention equals the enumeration of all alignments of all texts."""
 
 import itertools
 import math

@@ -205,10 +205,10 @@ def test_a_file_that_is_open_for_writing_too_is_read(av_sounds, form):
 def test_a_bomb_is_stopped_while_it_is_decoded(sounds):
     with open_audio(sounds / "sound.opus", RATE, max_seconds=2, block_s=0.5) as reader:
         with pytest.raises(AudioError, match="longer than 2 s.*--max-audio-seconds"):
-            heard = 0
+            num_samples = 0
             for block in reader:
-                heard += len(block)
-    assert heard <= 2 * RATE
+                num_samples += len(block)
+    assert num_samples <= 2 * RATE
 
 
 def test_no_header_asks_for_much_memory_at_once(monkeypatch):

@@ -69,7 +69,7 @@ def test_the_rtfx_leaves_compiling_out(decoder, monkeypatch, method, given):
     summary = batch.Summary(decoder.frame_shift_s)
     for _ in batch.decode_all(decoder, pairs(), summary=summary, **given):
         pass
-    assert len(took) == 2  # before it is timed, and of a kernel that nobody foresaw
+    assert len(took) == 2  # before it is timed, and of an unexpected kernel
     assert 0 < summary.decode_s < 0.5 * took[1]
 
 

@@ -224,8 +224,8 @@ def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     driver = driver_of([*given, "--resume"])
     assert driver.wait(300) == 1  # bad.wav
     assert not (watched / "deadly").exists(), "no worker was killed"
-    heard = Counter(map(int, (watched / "heard").read_text().split()))
-    again = [name for name in done if heard[lengths.get(name, -1)]]
+    counts = Counter(map(int, (watched / "heard").read_text().split()))
+    again = [name for name in done if counts[lengths.get(name, -1)]]
     assert again == [], "finished rows were done again"
     rows = rows_of(output)
     assert "bad.wav" in rows.pop("bad")["error"]
@@ -316,12 +316,12 @@ def test_what_would_wait_for_ever_is_an_error(files, address, tmp_path, capfd):
 
 def test_flags_that_do_not_go_together(files, tmp_path, capsys):
     given = transcribe(files, files / "in", "--ray", "local")
-    for more, said in (
+    for more, message in (
         ([], "--ray without --output"),
         (["--output", tmp_path / "x", "--format", "ctm"], "--format with --ray"),
         (["--output", tmp_path / "x", "--strict"], "--strict with --ray"),
     ):
         assert main([*given, *map(str, more)]) == 1
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert main(transcribe(files, files / "in", "--actors", "2")) == 1
     assert "--actors 2 without --ray" in capsys.readouterr().err

@@ -140,8 +140,8 @@ def test_what_is_wrong_with_a_row_stands_in_it_alone(decoder, files):
     ]
     first, *found = work(DecodeRows(decoder), good, *(row for row, _ in wrong))
     assert first["text"] == "cab" and first["error"] is None
-    for row, (_, said) in zip(found, wrong, strict=True):
-        assert said in row["error"], row
+    for row, (_, message) in zip(found, wrong, strict=True):
+        assert message in row["error"], row
         assert row["text"] is row["words"] is row["total_cost"] is None
 
 

@@ -16,8 +16,8 @@ SPELT = ((2, 3), (3, 2))
 UNK = 12.0
 
 
-def compiler(said=SPELT, g2p=None):
-    lexicon = Lexicon(WORDS[1:], said, np.zeros(2, np.float32))
+def compiler(spelt=SPELT, g2p=None):
+    lexicon = Lexicon(WORDS[1:], spelt, np.zeros(2, np.float32))
     cost = np.array([np.inf, 3.0, 4.0])
     return BoostCompiler(
         WORDS,
@@ -78,8 +78,8 @@ def test_a_default_brings_a_word_to_a_price():
 
 
 def test_words_that_sound_like_common_ones_get_less():
-    said = {"same": ["a b"], "near": ["a b c", "c c c c"], "far": ["c c c"]}
-    found = rows(added_of([BoostEntry(word, ways) for word, ways in said.items()]))
+    spelt = {"same": ["a b"], "near": ["a b c", "c c c c"], "far": ["c c c"]}
+    found = rows(added_of([BoostEntry(word, ways) for word, ways in spelt.items()]))
     bonus = {word: one / (UNK - ADDED) for word, _, one in found}
     assert bonus == pytest.approx({"same": SAME_ADDED, "near": NEAR_ADDED, "far": 1.0})
 
@@ -179,8 +179,8 @@ def test_two_bonuses_for_one_word():
 
 
 def test_what_a_g2p_gives_wrongly_is_named():
-    told = "names that are no tokens: 'AE' in 1 .'cab'., 'K' in 1"
-    with pytest.warns(BoostWarning, match=told):
+    message = "names that are no tokens: 'AE' in 1 .'cab'., 'K' in 1"
+    with pytest.warns(BoostWarning, match=message):
         assert added_of(["cab"], compiler(g2p=lambda word: ["K AE b"])) is None
     with pytest.raises(BoostError, match="'cab' is 3, expected the names of tokens"):
         added_of(["cab"], compiler(g2p=lambda word: [3]))

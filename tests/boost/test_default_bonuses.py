@@ -41,7 +41,7 @@ SAID = {
 COST = np.array([np.inf, 2, 6, 12, 11, 5, 12, 13], np.float32)
 LEXICON = Lexicon(
     tuple(SAID),
-    tuple(tuple(map(int, said.split())) for said in SAID.values()),
+    tuple(tuple(map(int, spelling.split())) for spelling in SAID.values()),
     np.zeros(len(SAID), np.float32),
 )
 
@@ -49,9 +49,9 @@ LEXICON = Lexicon(
 def sounds(words, lexicon, cost):
     """Tell sounds by comparing every pair of pronunciations."""
     ids, found = word_ids(words), np.zeros(len(words), np.uint8)
-    said = list(zip(lexicon.words, lexicon.pronunciations, strict=True))
-    for word, one in said:
-        for other, another in said:
+    pairs = list(zip(lexicon.words, lexicon.pronunciations, strict=True))
+    for word, one in pairs:
+        for other, another in pairs:
             likelier = cost[ids[word]] - cost[ids[other]]
             if one == another and likelier > math.log(3):
                 found[ids[word]] = HOMOPHONE
@@ -72,9 +72,9 @@ def edits_are_one(a, b):
 def test_sounds_by_all_pairs(seed):
     rng = np.random.default_rng(seed)
     words = ("<eps>", *(f"w{i}" for i in range(25)))
-    said = rng.choice(words[1:], 40)
-    spelt = [tuple(rng.integers(0, 3, rng.integers(1, 5)).tolist()) for _ in said]
-    lexicon = Lexicon(tuple(map(str, said)), tuple(spelt), np.zeros(40, np.float32))
+    chosen = rng.choice(words[1:], 40)
+    spelt = [tuple(rng.integers(0, 3, rng.integers(1, 5)).tolist()) for _ in chosen]
+    lexicon = Lexicon(tuple(map(str, chosen)), tuple(spelt), np.zeros(40, np.float32))
     cost = rng.integers(1, 9, len(words)).astype(np.float32)
     found = Sounds(lexicon, word_ids(words), cost).of_words(len(cost))
     assert found.tolist() == sounds(words, lexicon, cost).tolist()
@@ -264,6 +264,6 @@ def test_scaled_phrases_are_worth_as_much_less(seed, boundary):
     for scale in (0.0, 0.5, 0.75, 2.0):
         scaled = scaled_phrases(phrases, scale)
         for _ in range(20):
-            said = rng.integers(0, 5, rng.integers(0, 9)).tolist()
-            expected = scale * phrases.total(said)
-            assert scaled.total(said) == pytest.approx(expected, abs=1e-9)
+            tokens = rng.integers(0, 5, rng.integers(0, 9)).tolist()
+            expected = scale * phrases.total(tokens)
+            assert scaled.total(tokens) == pytest.approx(expected, abs=1e-9)

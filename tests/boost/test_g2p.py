@@ -20,7 +20,7 @@ A 0.5 AH0
 """
 
 
-def said(source, words, phones=None, tokens=IPA):
+def token_names(source, words, phones=None, tokens=IPA):
     """Names of tokens, and the names that are none."""
     given = G2p(source, phones)
     found = Pronouncer(tokens, lambda: NO_WORDS, [1], given).say(words)
@@ -38,7 +38,7 @@ def cmudict(tmp_path):
 
 
 def test_a_lexicon_of_arpabet_says_names_in_ipa(cmudict):
-    ways, lacking = said(cmudict, ["fuchs", "Fuchs", "chuck", "a", "none"])
+    ways, lacking = token_names(cmudict, ["fuchs", "Fuchs", "chuck", "a", "none"])
     assert ways == {
         "fuchs": ["f j u k s", "f u k s"],
         "Fuchs": ["f j u k s", "f u k s"],
@@ -50,27 +50,27 @@ def test_a_lexicon_of_arpabet_says_names_in_ipa(cmudict):
 
 def test_tokens_of_the_same_name_come_first(cmudict):
     arpabet = token_table(["<blank>", "|", "F", "Y", "UW1", "UW", "K", "S"])
-    ways, _ = said(cmudict, ["fuchs"], tokens=arpabet)
+    ways, _ = token_names(cmudict, ["fuchs"], tokens=arpabet)
     assert ways == {"fuchs": ["F Y UW1 K S", "F UW1 K S"]}
     plain = token_table(["<blank>", "|", "F", "Y", "UW", "K", "S"])
-    ways, _ = said(cmudict, ["fuchs"], tokens=plain)
+    ways, _ = token_names(cmudict, ["fuchs"], tokens=plain)
     assert ways == {"fuchs": ["F Y UW K S", "F UW K S"]}
 
 
 def test_a_table_of_phones_says_what_they_are(tmp_path):
     (tmp_path / "phones.txt").write_text("# of espeak\nx k\nuː u\nq\nts t͡ʃ s\n")
-    ways, lacking = said(
+    ways, lacking = token_names(
         {"bach": ["x q uː ts", "ɡ ˈʌ z"]}, ["bach"], tmp_path / "phones.txt"
     )
     assert ways == {"bach": ["k u t͡ʃ s"]}
     assert lacking == {"z": ["bach"]}
-    ways, _ = said({"bach": "ɡ ˈʌ tʃ"}, ["bach"], {"f": "s"})
+    ways, _ = token_names({"bach": "ɡ ˈʌ tʃ"}, ["bach"], {"f": "s"})
     assert ways == {"bach": ["g ʌ t͡ʃ"]}
 
 
 def test_words_with_phones_that_are_no_tokens_are_left_out_and_counted():
     given = {"loch": ["ʟ ə x"], "bach": ["x"], "fuss": ["f ʌ s", "f y s"]}
-    ways, lacking = said(given, list(given))
+    ways, lacking = token_names(given, list(given))
     assert ways == {"fuss": ["f ʌ s"]}
     assert lacking == {"ʟ": ["loch"], "x": ["loch", "bach"], "y": ["fuss"]}
 
@@ -87,7 +87,7 @@ def test_a_program_says_words(tmp_path):
     program.chmod(0o755)
     expected = {"fuss": ["f u s s", "k k k k"], "suk": ["s u k", "k k k"]}
     for command in (f"{sys.executable} '{program}'", str(program)):
-        assert said(command, ["fuss", "suk", "none"])[0] == expected
+        assert token_names(command, ["fuss", "suk", "none"])[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_program_says_words(tmp_path):
 )
 def test_a_program_that_fails_is_told(command, message):
     with pytest.raises(BoostError, match=message):
-        said(command, ["fuchs"])
+        token_names(command, ["fuchs"])
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_is_no_source(source, error, message):
 def test_a_lexicon_without_entries(tmp_path):
     (tmp_path / "x").write_text("# nothing\n")
     with pytest.raises(FormatError, match="no entries, expected 'word phones' lines"):
-        said(tmp_path / "x", ["fuchs"])
+        token_names(tmp_path / "x", ["fuchs"])
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -144,13 +144,13 @@ def test_a_sentencepiece_model_cuts_names(tmp_path):
     model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
     names = [model.id_to_piece(i) for i in range(model.get_piece_size())]
     table = token_table(["<blank>", "|", *names])
-    ways, _ = said(str(tmp_path / "m.model"), ["backs"], tokens=table)
+    ways, _ = token_names(str(tmp_path / "m.model"), ["backs"], tokens=table)
     assert ways == {"backs": [" ".join(model.encode("backs", out_type=str))]}
 
 
 def test_hama_says_names():
     pytest.importorskip("hama")
-    ways, lacking = said("hama", ["Fuchs", "fuchs"])
+    ways, lacking = token_names("hama", ["Fuchs", "fuchs"])
     assert ways["Fuchs"] == ways["fuchs"] and ways["fuchs"][0].startswith("f ")
     assert not lacking
 

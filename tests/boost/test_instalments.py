@@ -98,8 +98,8 @@ def test_any_steps_are_credited_what_they_were_without_instalments(seed):
                 cost, boost = one.step(boost, word, token)
                 total += float(cost)
             totals.append(total + float(one.rest(boost)))
-        said = [word for word, _ in steps if word is not None]
-        assert totals[0] == totals[1] == pytest.approx(boosts.cost(said, ()), abs=1e-9)
+        words = [word for word, _ in steps if word is not None]
+        assert totals[0] == totals[1] == pytest.approx(boosts.cost(words, ()), abs=1e-9)
 
 
 RIVALS = """

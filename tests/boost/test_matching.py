@@ -54,18 +54,18 @@ def compiled(boosts, *, exact=False, **how):
     ],
 )
 def test_the_one_word_that_fits_is_taken(given, taken):
-    cost, told = compiled({given: 3.0})
+    cost, message = compiled({given: 3.0})
     assert (cost, "") == compiled({taken: 3.0}) and cost == -3.0
-    assert all(repr(word) in told for word in taken.split() if word not in given)
-    assert ("Unicode form" in told) == (
+    assert all(repr(word) in message for word in taken.split() if word not in given)
+    assert ("Unicode form" in message) == (
         "\u0301" in taken or given.startswith("e\u0301")
     )
-    cost, told = compiled({given: 3.0}, exact=True)
-    assert cost == 0 and repr(given) in told and "fits" in told
+    cost, message = compiled({given: 3.0}, exact=True)
+    assert cost == 0 and repr(given) in message and "fits" in message
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ("Us", "'Us' (fits 'US', 'us')"),
         ("new Us", "'new Us' ('Us' fits 'US', 'us')"),
@@ -75,9 +75,9 @@ def test_the_one_word_that_fits_is_taken(given, taken):
         ("ze\u0301bra", "(decomposed Unicode, not NFC) (fits no word)"),
     ],
 )
-def test_where_no_word_or_several_fit_these_are_named(given, told):
+def test_where_no_word_or_several_fit_these_are_named(given, expected):
     cost, message = compiled({given: 3.0})
-    assert cost == 0 and told in message
+    assert cost == 0 and expected in message
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_an_entry_as_the_table_writes_it_wins_in_any_order(boosts, cost):
 def test_only_words_without_a_fit_are_pronounced():
     """A capitalised word does not become a second one; one with pronunciations does."""
     lexicon = Lexicon(("bartley",), ((2, 3),), np.zeros(1, np.float32))
-    said = Pronouncer(TOKENS, lexicon, [1], lambda word: ["a b", "b"])
-    compiler = BoostCompiler(WORDS, IDS, len(TOKENS), pronouncer=said)
+    pronouncer = Pronouncer(TOKENS, lexicon, [1], lambda word: ["a b", "b"])
+    compiler = BoostCompiler(WORDS, IDS, len(TOKENS), pronouncer=pronouncer)
     with pytest.warns(BoostWarning, match="'Bartley' as 'bartley'"):
         [found] = compiler.compile(["Bartley", "Cab"], 1)
     assert found.oov.words == ("Cab",)
@@ -132,9 +132,9 @@ def test_decoders_and_their_phrases_match_unless_exact(kind):
 @pytest.mark.parametrize(("bonus", "is_large"), [(20.0, False), (66.0, True)])
 def test_bonuses_that_are_hardly_meant_are_questioned(bonus, is_large):
     for boosts in ({"US": bonus}, [BoostEntry("US", bonus=bonus)], {"new york": bonus}):
-        cost, told = compiled(boosts)
+        cost, message = compiled(boosts)
         assert cost == -bonus
-        assert ("above 20 nats" in told and "66 of" in told) == is_large
+        assert ("above 20 nats" in message and "66 of" in message) == is_large
 
 
 def test_words_are_spelt_in_the_unicode_form_of_the_tokens():

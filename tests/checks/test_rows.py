@@ -1,4 +1,4 @@
-"""Checks of rows: what are log-probs, told apart on real rows."""
+"""Checks of rows: what are log-probs, by real rows."""
 
 import warnings
 
@@ -134,7 +134,7 @@ def test_a_forgotten_separator_is_named(real):
 
 
 def test_tokens_that_are_seldom_said_are_let_pass(real):
-    for x in real:  # '<other>' is in no word, and is said now and then
+    for x in real:  # '<other>' is in no word, but occurs now and then
         counts = TokenCounts(43)
         counts.add(x)
         assert doubts(counts, OUTPUTS) == []

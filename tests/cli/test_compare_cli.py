@@ -49,7 +49,7 @@ def test_both_decoders_to_a_table_a_file_and_a_plot(files, capsys):
     for one in comparison.points:
         assert one.series in out and one.label in out
     widest = comparison.points[1], comparison.points[5]
-    assert [one.wer for one in widest] == [25.0, 25.0]  # "ab" of utt3 is heard as "c"
+    assert [one.wer for one in widest] == [25.0, 25.0]  # "ab" of utt3 is found as "c"
     assert all(one.phrases.f_score == 1.0 for one in widest)  # "cab", of the boosts
     assert comparison.searches["WFST"].options["word_insertion"] == 0.5
     assert comparison.searches["trie"].options["word_insertion"] == 0.5
@@ -139,8 +139,8 @@ def test_audio_in_place_of_log_probs(files, capsys, monkeypatch):
     assert line.startswith("wfstdec transcribe ")
     assert shlex.join(of_model[2:]) in line and "--tokens" in line
     assert main(shlex.split(line)[1:]) == 0
-    told = set(capsys.readouterr().out.splitlines())
-    assert told == {"utt1 cab", "utt2 ab c", "utt3 ab"}
+    lines = set(capsys.readouterr().out.splitlines())
+    assert lines == {"utt1 cab", "utt2 ab c", "utt3 ab"}
 
 
 def test_audio_has_its_own_seconds_and_name(files, monkeypatch):

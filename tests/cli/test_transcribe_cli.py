@@ -186,7 +186,7 @@ def test_a_finished_transcription_is_resumed_at_once(files, tmp_path, capsys):
     assert output.read_text().count("\n") == 3
 
 
-@pytest.mark.skipif(not (DATA / "model").is_dir(), reason="the model is not beside")
+@pytest.mark.skipif(not (DATA / "model").is_dir(), reason="the model is not there")
 def test_the_real_model_is_decode_of_its_bare_logprobs(tmp_path):
     """onnxruntime, one utterance at a time, saved, `wfstdec decode`: word for word."""
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -55,7 +55,7 @@ def test_phrases_by_hand():
     score = PhraseCounter(["new york", "york", "san  jose"]).score(
         references, hypotheses
     )
-    # u1: "new york" 1 of 1, heard twice; "york" 2 of 2; u2: "san jose" missed
+    # u1: "new york" 1 of 1, found twice; "york" 2 of 2; u2: "san jose" missed
     assert score == PhraseScore(hits=3, in_references=4, in_hypotheses=4)
     assert (score.precision, score.recall, score.f_score) == (0.75, 0.75, 0.75)
 

@@ -181,7 +181,7 @@ def test_growth(cell, drawn, rng):
 
 @promise()
 def test_errors(cell, drawn, rng):
-    """Wrong utterances are named, others go on as if nothing had been."""
+    """Wrong utterances are named, others continue as without them."""
     decoder = drawn.make()
     expected = read(cell, decoder, drawn.utterances, boosts=drawn.boosts)
     x = drawn.utterances[int(np.argmax([len(x) for x in drawn.utterances]))]

@@ -14,7 +14,7 @@ from wfstdec.cli.main import main
 
 LN10 = np.float32(np.log(10))
 WORDS = 40
-"""One of so many words of the demo's lexicon and model, beside those that are said."""
+"""One in this many words of the demo's lexicon and model, with the references'."""
 
 
 @pytest.fixture(scope="session")

@@ -72,16 +72,16 @@ def build(files, tmp_path):
     return make
 
 
-def frames(graph, said):
+def frames(graph, spelled):
     """Log-probs 0 for the given tokens, one a frame (`-` is the blank), -inf else."""
-    names = ["<blank>" if token == "-" else token for token in said]
-    x = np.full((len(said), len(graph.tokens)), -np.inf)
-    x[np.arange(len(said)), [graph.tokens.index(name) for name in names]] = 0.0
+    names = ["<blank>" if token == "-" else token for token in spelled]
+    x = np.full((len(spelled), len(graph.tokens)), -np.inf)
+    x[np.arange(len(spelled)), [graph.tokens.index(name) for name in names]] = 0.0
     return x
 
 
-def cost_of(graph, said):
-    return least_cost(graph, frames(graph, said)) / LN10
+def cost_of(graph, names):
+    return least_cost(graph, frames(graph, names)) / LN10
 
 
 def test_a_graph_by_hand(files):
@@ -90,9 +90,9 @@ def test_a_graph_by_hand(files):
     assert graph.topology == "normal"
     assert graph.vocabulary.separators == (1,)
     assert graph.info.marks_repeats
-    said = graph.vocabulary.pronunciations
-    assert said.word.tolist() == [1, 2, 2, 3]
-    assert said.tokens[said.splits[1] : said.splits[2]].tolist() == [6, 2, 3]  # y e h
+    ways = graph.vocabulary.pronunciations
+    assert ways.word.tolist() == [1, 2, 2, 3]
+    assert ways.tokens[ways.splits[1] : ways.splits[2]].tolist() == [6, 2, 3]  # y e h
     assert cost_of(graph, "hel-lo|yes") == pytest.approx(0.25 + 0.5 + 0.125)
     assert cost_of(graph, "||-hheel-loo--|yeh|") == pytest.approx(0.875)
     assert cost_of(graph, "hello|yes") == np.inf
@@ -110,9 +110,9 @@ def test_the_last_separator_may_be_left_out(files):
     """Nothing is between the last word and the back-off before `</s>`."""
     for topology in TOPOLOGIES:
         graph = wfstdec.build_graph(**files, separator="|", topology=topology)
-        for said in ("hel-lo", "hel-lo|", "|hel-lo|-|"):
+        for names in ("hel-lo", "hel-lo|", "|hel-lo|-|"):
             expected = 0.25 + 0.25 + 1
-            assert cost_of(graph, said) == pytest.approx(expected), (topology, said)
+            assert cost_of(graph, names) == pytest.approx(expected), (topology, names)
 
 
 def test_words_outside_the_model_are_dropped_and_reported(files, caplog):

@@ -22,8 +22,8 @@ ALL = {"none": PLAIN, "separator": SEPARATED, "optional": OPTIONAL, "silence": S
 
 def lexicon_of(*entries, costs=None):
     """A lexicon of `word tokens` strings, one letter a token."""
-    words, said = zip(*(entry.split() for entry in entries), strict=True)
-    pronunciations = tuple(tuple(map(TOKENS.index, tokens)) for tokens in said)
+    words, spelled = zip(*(entry.split() for entry in entries), strict=True)
+    pronunciations = tuple(tuple(map(TOKENS.index, tokens)) for tokens in spelled)
     costs = np.zeros(len(words)) if costs is None else np.array(costs)
     return Lexicon(words, pronunciations, costs.astype(np.float32))
 

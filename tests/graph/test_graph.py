@@ -203,30 +203,30 @@ def test_a_folder_that_is_not_there(graph, tmp_path):
 
 
 def test_every_change_changes_the_fingerprint(graph):
-    said = {"said": ["A a", "B b", "B b b"], "fillers": "b"}
+    tables = {"said": ["A a", "B b", "B b b"], "fillers": "b"}
     others = [
-        text_graph(TEXT.replace("0.5", "0.25"), **said),
-        text_graph(TEXT.replace("b' -", "b -"), **said),
-        text_graph(TEXT.replace("a  A", "a  -"), **said),
-        text_graph(TEXT.replace("2 0 -", "2 1 -"), **said),
-        text_graph(TEXT.replace("3 0.75", "3 0.5"), **said),
-        text_graph(TEXT.replace("1 0\n", "1 0.0\n    0 0\n"), **said),
-        text_graph(TEXT.replace("C", "D"), **said),
-        text_graph(TEXT, **(said | {"said": ["A a", "B b"]})),
-        text_graph(TEXT, **(said | {"said": ["A a", "B b", "A b b"]})),
-        text_graph(TEXT, **(said | {"fillers": ""})),
-        text_graph(TEXT, **said, marks_repeats=False),
-        text_graph(TEXT, **said, tokens="_ a b c"),
+        text_graph(TEXT.replace("0.5", "0.25"), **tables),
+        text_graph(TEXT.replace("b' -", "b -"), **tables),
+        text_graph(TEXT.replace("a  A", "a  -"), **tables),
+        text_graph(TEXT.replace("2 0 -", "2 1 -"), **tables),
+        text_graph(TEXT.replace("3 0.75", "3 0.5"), **tables),
+        text_graph(TEXT.replace("1 0\n", "1 0.0\n    0 0\n"), **tables),
+        text_graph(TEXT.replace("C", "D"), **tables),
+        text_graph(TEXT, **(tables | {"said": ["A a", "B b"]})),
+        text_graph(TEXT, **(tables | {"said": ["A a", "B b", "A b b"]})),
+        text_graph(TEXT, **(tables | {"fillers": ""})),
+        text_graph(TEXT, **tables, marks_repeats=False),
+        text_graph(TEXT, **tables, tokens="_ a b c"),
         text_graph(
             TEXT.replace("b", "c"), tokens="_ a c", said=["A a", "B c", "B c c"]
         ),
     ]
     fst, repeat = graph.unpack(), graph.arcs["ilabel"] & REPEAT != 0
     blank = dataclasses.replace(graph.tokens, blank=1)
-    dearer = dataclasses.replace(
+    costlier = dataclasses.replace(
         graph.vocabulary.pronunciations, cost=np.ones(3, np.float32)
     )
-    for changes in ({"tokens": blank}, {"entries": dearer}):
+    for changes in ({"tokens": blank}, {"entries": costlier}):
         vocabulary = dataclasses.replace(graph.vocabulary, **changes)
         others.append(PackedGraph.pack(fst, repeat, vocabulary, graph.info))
     for changes in (
@@ -398,10 +398,10 @@ def test_a_blank_that_is_not_there():
 
 @pytest.mark.parametrize("costs", [[], [1.0, 2.0], [np.nan], [np.inf]])
 def test_costs_of_pronunciations_that_are_none(costs):
-    said = Pronunciations.from_lists([(1, (1,))])
-    said = dataclasses.replace(said, cost=np.array(costs, np.float32))
+    entries = Pronunciations.from_lists([(1, (1,))])
+    entries = dataclasses.replace(entries, cost=np.array(costs, np.float32))
     vocabulary = text_tables(words=("<eps>", "A"))
-    vocabulary = dataclasses.replace(vocabulary, entries=said)
+    vocabulary = dataclasses.replace(vocabulary, entries=entries)
     with pytest.raises(GraphError, match=r"costs of pronunciations .*, expected 1 fin"):
         PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
 

@@ -404,8 +404,8 @@ def test_only_a_tab_separates_a_number(line, numbers, is_questioned, read, tmp_p
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert read(tmp_path / "b").common == numbers
-    told = [str(one.message) for one in caught if one.category is BoostWarning]
-    assert ["end in a number" in one and "b:1" in one for one in told] == [
+    messages = [str(one.message) for one in caught if one.category is BoostWarning]
+    assert ["end in a number" in one and "b:1" in one for one in messages] == [
         True
     ] * is_questioned
 
@@ -496,8 +496,8 @@ def test_confidences_stand_in_results():
     hyp = hypothesis([WORDS[0]._replace(confidence=0.9876543), WORDS[1]])
     lines = FORMATS["ctm"]("u1", hyp).splitlines()
     assert lines == ["u1 1 0.100 0.200 hello 0.988", "u1 1 0.500 0.500 wörld"]
-    said, unknown = json.loads(FORMATS["jsonl"]("u1", hyp))["words"]
-    assert said["confidence"] == 0.987654
+    known, unknown = json.loads(FORMATS["jsonl"]("u1", hyp))["words"]
+    assert known["confidence"] == 0.987654
     assert "confidence" not in unknown
 
 

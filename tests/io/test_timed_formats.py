@@ -16,7 +16,7 @@ from wfstdec.search.hypothesis import Token, Word
 SHIFT = 0.02
 
 
-def said(*spans):
+def words_at(*spans):
     """Words from (text, first frame, end frame)."""
     return [
         Word(text, first * SHIFT, end * SHIFT, first, end) for text, first, end in spans
@@ -32,11 +32,11 @@ def random_words(rng, count):
         text = "".join(rng.choice(list("abc&<>\"é'"), rng.integers(1, 14)))
         spans.append((text, at, at + length))
         at += length
-    return said(*spans)
+    return words_at(*spans)
 
 
 def timed(words, tokens=(), num_frames=None):
-    """Stand-in for a hypothesis with what a TextGrid is made of."""
+    """Imitate a hypothesis with what a TextGrid is made of."""
     frames = max((word.end_frame for word in words), default=0)
     return SimpleNamespace(
         words=words,
@@ -46,7 +46,7 @@ def timed(words, tokens=(), num_frames=None):
     )
 
 
-WORDS = said(("the", 50, 60), ("cat", 62, 80), ("&", 130, 131), ("<sat>", 140, 165))
+WORDS = words_at(("the", 50, 60), ("cat", 62, 80), ("&", 130, 131), ("<sat>", 140, 165))
 
 
 def test_an_example_by_hand():
@@ -61,7 +61,7 @@ def test_an_example_by_hand():
     assert srt_text([]) == "" and vtt_text([]) == "WEBVTT\n"
 
 
-CHINESE = said(("我们", 0, 9), ("用", 10, 19), ("TV", 20, 39), ("机", 40, 60))
+CHINESE = words_at(("我们", 0, 9), ("用", 10, 19), ("TV", 20, 39), ("机", 40, 60))
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_words_are_joined_as_their_script_or_the_user_wants(join, text, tmp_path
 
 
 def test_a_wide_character_is_two():
-    [cue] = cues(said(*(("天", i, i + 1) for i in range(30))))
+    [cue] = cues(words_at(*(("天", i, i + 1) for i in range(30))))
     assert cue.lines == ("天" * 15, "天" * 15)
-    assert len(list(cues(said(*(("天", i, i + 1) for i in range(43)))))) == 2
+    assert len(list(cues(words_at(*(("天", i, i + 1) for i in range(43)))))) == 2
 
 
 def test_times_are_exact_to_the_millisecond_over_days():
-    words = said(("late", 2**25 + 1, 2**25 + 103))
+    words = words_at(("late", 2**25 + 1, 2**25 + 103))
     [(start, end, _)] = read_vtt(vtt_text(words))
     assert (start, end) == (20 * (2**25 + 1), 20 * (2**25 + 103))
     assert read_srt(srt_text(words)) == read_vtt(vtt_text(words))
@@ -95,19 +95,19 @@ def test_times_are_exact_to_the_millisecond_over_days():
 
 
 def test_lines_are_as_even_as_they_can_be():
-    words = said(
+    words = words_at(
         *((text, i, i + 1) for i, text in enumerate("a bb ccc dddd e".split()))
     )
     [cue] = cues(words, SubtitleOptions(max_chars=9))
     assert cue.lines == ("a bb ccc", "dddd e")
-    [cue] = cues(said(("a" * 50, 0, 1)))
+    [cue] = cues(words_at(("a" * 50, 0, 1)))
     assert cue.lines == ("a" * 50,)
 
 
 def test_a_cue_that_is_too_long_is_cut_at_the_longest_pause_of_its_second_half():
     spans = [("word", 30 * i, 30 * i + 28) for i in range(12)]
     spans[9:] = [(text, first + 10, end + 10) for text, first, end in spans[9:]]
-    found = list(cues(said(*spans)))
+    found = list(cues(words_at(*spans)))
     assert [sum(len(line.split()) for line in cue.lines) for cue in found] == [9, 3]
 
 

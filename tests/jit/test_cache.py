@@ -94,9 +94,9 @@ def test_code_is_read_where_it_lies_by_a_user_who_may_write_nothing(folder):
 
 @as_root
 def test_without_a_writable_place_code_stays_in_memory_with_one_warning(folder):
-    result, loaded, said = in_child(lambda: call(folder), become_nobody)
-    assert (result, loaded, len(said)) == ([6, 6], 0, 1)
-    assert "NUMBA_CACHE_DIR" in said[0]
+    result, loaded, warned = in_child(lambda: call(folder), become_nobody)
+    assert (result, loaded, len(warned)) == ([6, 6], 0, 1)
+    assert "NUMBA_CACHE_DIR" in warned[0]
     assert os.listdir(folder) == ["a_kernel.py"]
 
 
@@ -121,8 +121,8 @@ def test_a_full_disk_is_no_error_and_leaves_nothing(folder):
         cache._warn_once.cache_clear()
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
-    result, loaded, said = in_child(lambda: call(folder), fill)
-    assert (result, loaded, len(said)) == ([6, 6], 0, 1)
+    result, loaded, warned = in_child(lambda: call(folder), fill)
+    assert (result, loaded, len(warned)) == ([6, 6], 0, 1)
     assert [path for path in folder.rglob("*") if path.is_file()] == [
         folder / "a_kernel.py"
     ]
@@ -176,9 +176,9 @@ def test_code_that_others_can_write_is_not_loaded(folder, what, fault):
         else:
             os.chown(path, NOBODY, NOBODY)
     cache._warn_of_others.cache_clear()
-    result, loaded, said = call(folder)
+    result, loaded, warned = call(folder)
     assert (result, loaded) == ([6, 6], 0)
-    assert f"{kept}: compiled kernels that other users can write" in said[0]
+    assert f"{kept}: compiled kernels that other users can write" in warned[0]
 
 
 def test_times_of_files_mean_nothing_and_contents_do(folder):

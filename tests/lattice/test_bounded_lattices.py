@@ -50,8 +50,8 @@ def texts_of(lattice):
     """Words -> what they cost, of all that are within the lattice beam."""
     found = nbest_paths(lattice, 5000)
     assert found.is_exact and len(found.arcs) < 5000
-    said = [tuple(lattice.words[w] for w in lattice.word_ids(a)) for a in found.arcs]
-    return dict(zip(said, found.excess, strict=True))
+    texts = [tuple(lattice.words[w] for w in lattice.word_ids(a)) for a in found.arcs]
+    return dict(zip(texts, found.excess, strict=True))
 
 
 def frame_sums(lattice):

@@ -67,8 +67,8 @@ def assert_compact(lattice, compact):
         assert any(
             labels == other
             and graph == pytest.approx(cost, abs=1e-4)
-            and acoustic == pytest.approx(heard, abs=1e-4)
-            for other, cost, heard in ways[words]
+            and acoustic == pytest.approx(known, abs=1e-4)
+            for other, cost, known in ways[words]
         )
     for words, cost in found.items():
         assert cost == pytest.approx(least[words], abs=1e-4)
@@ -192,11 +192,11 @@ def test_words_of_utterances_have_numbers_of_their_own(tmp_path):
             write(name, lattice)
     words = (tmp_path / "words").read_text().splitlines()
     numbers = {int(i): word for word, i in map(str.split, words)}
-    said = [
+    texts = [
         [numbers[word] for word in next(paths_in(found))[0]]
         for _, found in read_archive(tmp_path / "x")
     ]
-    assert said == [["nab"], ["na"], ["nab"]]
+    assert texts == [["nab"], ["na"], ["nab"]]
 
 
 def test_ids_of_archives_are_words(tmp_path):

@@ -87,17 +87,17 @@ def test_nbest_lists_are_those_of_the_oracle(kind, n):
         beam = decoder.options.beam_of_lattice
         costs = naive_lattice.texts(naive_lattice.within(found, beam))
         nbest = nbest_paths(lattice, n)
-        said = [
+        texts = [
             tuple(lattice.words[w] for w in lattice.word_ids(arcs))
             for arcs in nbest.arcs
         ]
         best = min(costs.values())
         assert nbest.is_exact
-        assert len(set(said)) == len(said) == min(n, len(costs))
-        assert [costs[words] - best for words in said] == nbest.excess
+        assert len(set(texts)) == len(texts) == min(n, len(costs))
+        assert [costs[words] - best for words in texts] == nbest.excess
         least = sorted(cost - best for cost in costs.values())
-        assert nbest.excess == least[: len(said)]
-        full += len(said) == n
+        assert nbest.excess == least[: len(texts)]
+        full += len(texts) == n
     assert full > (3 if n < 50 else -1)
 
 
@@ -109,5 +109,5 @@ def test_texts_that_cost_the_same_stand_in_the_order_of_the_lattice():
     decoder = decoder_of("reference", graph, options)
     (lattice,) = decoder.decode_lattice([log([[0, 1, 0]])])
     found = nbest_paths(lattice, 6)
-    said = [lattice.words[w] for arcs in found.arcs for w in lattice.word_ids(arcs)]
-    assert said == list(words[:6]) and found.excess == [0.0] * 6
+    texts = [lattice.words[w] for arcs in found.arcs for w in lattice.word_ids(arcs)]
+    assert texts == list(words[:6]) and found.excess == [0.0] * 6

@@ -91,7 +91,7 @@ def test_rescoring_prices_words_anew():
         arpa = easy_arpa(rng, lattice.words[1:])
         score = naive_lm.exact_scorer(naive_lm.parse_arpa(arpa), 3.0, False)
         lm = NgramLM.from_arpa(io.StringIO(arpa), lattice.words, unk_cost=3.0)
-        said = pronunciations_in(lattice.vocabulary)
+        prons = pronunciations_in(lattice.vocabulary)
         scale, insertion = float(rng.choice([0.5, 1, 2])), float(rng.choice([0, 0.5]))
         expected = []
         for arcs, _ in paths_of(lattice):
@@ -100,7 +100,7 @@ def test_rescoring_prices_words_anew():
             graph = score(words)
             graph += path_cost(
                 begun_in(lattice, one),
-                said if lattice.info.marks_repeats else least_of_each(said),
+                prons if lattice.info.marks_repeats else least_of_each(prons),
                 lattice.vocabulary.separators,
                 lattice.reached_final,
             )
@@ -126,9 +126,9 @@ def begun_in(lattice, arcs):
         yield token if begins else None, int(arc["olabel"]) or None
 
 
-def least_of_each(said):
+def least_of_each(prons):
     """Pronunciations that no path has, of the least cost."""
-    return {word: [((-5,), min(c for _, c in ways))] for word, ways in said.items()}
+    return {word: [((-5,), min(c for _, c in ways))] for word, ways in prons.items()}
 
 
 def test_a_model_that_allows_no_path_and_one_over_other_words():
@@ -207,8 +207,8 @@ def test_a_word_is_as_sure_as_the_texts_that_have_it():
     """A planted fault that lost texts without the next words was not found."""
     rng = np.random.default_rng(3)
     for _ in range(5):
-        said, left_out = rng.uniform(0, 1, 4), rng.uniform(1, 3, 4)
-        lines = [f"{i} {i + 1} a {word} {said[i]}" for i, word in enumerate("ABCD")]
+        costs, left_out = rng.uniform(0, 1, 4), rng.uniform(1, 3, 4)
+        lines = [f"{i} {i + 1} a {word} {costs[i]}" for i, word in enumerate("ABCD")]
         lines += [f"{i} {i + 1} a - {cost}" for i, cost in enumerate(left_out)]
         graph = text_graph("\n".join([*lines, "4 0"]))
         options = dataclasses.replace(UNBOUNDED, lattice_beam=20.0)

@@ -76,15 +76,15 @@ def assert_rescored(rng, case, lattice, listed=(), opened=()):
 def with_costs(rng, case):
     """The case with probabilities of pronunciations, and more of them."""
     entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
-    said = {(entry.word, entry.tokens) for entry in entries}
-    letters = sorted({token for _, tokens in said for token in tokens})
-    for word, tokens in sorted(said):
+    pairs = {(entry.word, entry.tokens) for entry in entries}
+    letters = sorted({token for _, tokens in pairs for token in tokens})
+    for word, tokens in sorted(pairs):
         if rng.random() < 0.5:
-            said.add((word, (*tokens, str(rng.choice(letters)))))
-            said.add((word, (str(rng.choice(letters)), *tokens[1:])))
+            pairs.add((word, (*tokens, str(rng.choice(letters)))))
+            pairs.add((word, (str(rng.choice(letters)), *tokens[1:])))
     lines = [
         f"{word} {rng.choice([1.0, 0.5, 0.1]):g} {' '.join(tokens)}\n"
-        for word, tokens in sorted(said)
+        for word, tokens in sorted(pairs)
     ]
     return dataclasses.replace(case, lexicon="".join(lines), lexicon_has_probs=True)
 
@@ -141,7 +141,7 @@ def test_added_words_cost_unk_and_keep_their_bonus(tmp_path):
 
 @pytest.mark.parametrize("kind", ["phones", "letters", "pieces"])
 def test_open_words_cost_unk_and_their_spelling(kind, tmp_path):
-    texts = said = 0
+    texts = spelled = 0
     for i in range(18):
         rng = np.random.default_rng([6, i, len(kind)])
         drawn = {"num_frames": 1 + i % 4, "topology": naive.TOPOLOGIES[i % 5]}
@@ -151,15 +151,15 @@ def test_open_words_cost_unk_and_their_spelling(kind, tmp_path):
         boosts = [boosts_of(case, opened.listed)]
         lattice = lattice_of(case, graph, boosts)
         texts += assert_rescored(rng, case, lattice, opened.listed, spellings(opened))
-        said += OPEN in {lattice.words[w] for w in lattice.arcs["olabel"]}
-    assert texts > 30 and said > 8
+        spelled += OPEN in {lattice.words[w] for w in lattice.arcs["olabel"]}
+    assert texts > 30 and spelled > 8
 
 
 @pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 def test_the_same_model_changes_nothing_in_lattices_of_the_trie(tokens):
     """Totals of the trie are exact and stay, with added and open words too."""
-    texts = said = 0
+    texts = opened = 0
     for i in range(60):
         made = naive_words.random_case(np.random.default_rng([7, i]), tokens=tokens)
         if made.case.arpa is None:
@@ -186,5 +186,5 @@ def test_the_same_model_changes_nothing_in_lattices_of_the_trie(tokens):
             if cost < best + 4.9:
                 assert after[text] == pytest.approx(cost, abs=1e-3)
         texts += len(before)
-        said += OPEN in {lattice.words[w] for w in lattice.arcs["olabel"]}
-    assert texts > 60 and said > 5
+        opened += OPEN in {lattice.words[w] for w in lattice.arcs["olabel"]}
+    assert texts > 60 and opened > 5

@@ -1,4 +1,4 @@
-"""KenLM's probing format in the trie decoder: beside the ARPA file it was made of."""
+"""KenLM's probing format in the trie decoder: against the ARPA file it was made of."""
 
 from pathlib import Path
 

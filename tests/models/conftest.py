@@ -14,7 +14,7 @@ def real_model():
     pytest.importorskip("onnxruntime")
     folder = SHARED / "model"
     if not folder.is_dir():
-        pytest.skip("no shared/data/model beside the checkout")
+        pytest.skip("no shared/data/model next to the checkout")
     model = folder / "hama-1.3.13_asr_waveform_fp16.onnx"
     return model, folder / "hama-1.3.13_tokens.txt"
 
@@ -23,7 +23,7 @@ def real_model():
 def real_audio():
     """Paths of LibriSpeech's recordings."""
     if not (SHARED / "audio").is_dir():
-        pytest.skip("no shared/data/audio beside the checkout")
+        pytest.skip("no shared/data/audio next to the checkout")
     return sorted((SHARED / "audio").glob("*.mp3"))
 
 

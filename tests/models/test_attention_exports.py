@@ -224,12 +224,12 @@ def test_greedy_search_equals_an_argmax_loop_over_the_sessions(layout, folders, 
     for one, samples, text in zip(
         rows, audio, decoder_of(model, 1).texts(rows), strict=True
     ):
-        heard = len(one)
+        num_frames = len(one)
         if kind == "whisper":
             assert one.shape[0] == 1500
-            heard, one = int(one[:, -1].sum()), np.ascontiguousarray(one[:, :-1])
-            assert heard == -(-len(samples) // 320)
-        limit = int(np.ceil(8 * heard * shift)) + 5
+            num_frames, one = int(one[:, -1].sum()), np.ascontiguousarray(one[:, :-1])
+            assert num_frames == -(-len(samples) // 320)
+        limit = int(np.ceil(8 * num_frames * shift)) + 5
         step = STEPS[layout](folders(layout), one)
         assert list(text[0].token_ids) == greedy(step, prompt, eos, limit, barred)
 

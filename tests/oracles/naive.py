@@ -284,10 +284,10 @@ def best(
     segment = segmenter(lexicon, fillers)
     candidates = []  # (total, the part of it that is not acoustic, sequence, ...)
     for i in np.flatnonzero(np.isfinite(least_acoustic)).tolist():
-        said = tuple(names[v] for v in alignments.sequences[i])
-        for seg in segment(said):
+        tokens_here = tuple(names[v] for v in alignments.sequences[i])
+        for seg in segment(tokens_here):
             rest = _language_cost(seg, sentence_cost, options, boosts)
-            rest += phrase_cost(seg.words, said) if phrase_cost else 0.0
+            rest += phrase_cost(seg.words, tokens_here) if phrase_cost else 0.0
             if rest < INF:
                 candidates.append((least_acoustic[i] + rest, rest, i, seg))
 

@@ -1,9 +1,9 @@
 """The oracle where lists add words, and pronunciations: they are words of its lexicon.
 
-Inside, a word said as a list says it has a name of its own, since it costs something
-else than the same word of the lexicon: `<unk>` of the model, or `unk_cost`; or, of a
-word that the lexicon has, its unigram. It is said at the empty history, and that is
-what it leaves.
+Inside, a word with a pronunciation of a list has a name of its own, since its cost is
+not that of the same word of the lexicon: `<unk>` of the model, or `unk_cost`; or, of a
+word that the lexicon has, its unigram. It is scored in the empty history, and leads
+back to it.
 """
 
 from collections import defaultdict

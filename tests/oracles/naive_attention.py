@@ -5,7 +5,7 @@
     totals(rows, eos, names, rule="closed", credits=credits)   # {text: nats}
 
 Higher is better. Texts are tuples of tokens. A text of the longest length that the rows
-have stands for one that is cut off there: it has no end.
+have is one that is cut off there: it has no end.
 """
 
 import math
@@ -40,11 +40,11 @@ class Credits:
 
     def done(self, text):
         """Nats of the phrases that the last token of a text ends."""
-        said = self.said(text)
+        names = self.said(text)
         return sum(
             amount
             for spelling, amount in self.amounts.items()
-            if said[len(said) - len(spelling) :] == spelling
+            if names[len(names) - len(spelling) :] == spelling
         )
 
     def paid(self, length):
@@ -59,9 +59,9 @@ class Credits:
 
     def paid_ahead(self, text):
         """phi: for the longest end of a text that begins a phrase."""
-        said = self.said(text)
-        for start in range(len(said) + 1):
-            part = said[start:]
+        names = self.said(text)
+        for start in range(len(names) + 1):
+            part = names[start:]
             scales = [
                 amount / self.paid(len(spelling))
                 for spelling, amount in self.amounts.items()
@@ -94,8 +94,8 @@ class Credits:
 
     def begun(self, text):
         """The longest end of a text that a phrase continues."""
-        said = self.said(text)
-        parts = (said[start:] for start in range(len(said) + 1))
+        names = self.said(text)
+        parts = (names[start:] for start in range(len(names) + 1))
         return next(
             part
             for part in parts
@@ -136,7 +136,7 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
     found = {}
     for text in texts_of(rows, longest, ends):
         whole = text[:-1] if text and text[-1] in ends else text
-        total = heard(rows, text, whole, more, is_whole=True)
+        total = log_prob_of(rows, text, whole, more, is_whole=True)
         total -= more.get("insertion", 0.0) * said_in(whole, more)
         for weight, cost in costs:
             steps = steps_of(whole, more)
@@ -151,14 +151,14 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
     return found
 
 
-def heard(rows, text, whole, more, *, is_whole):
+def log_prob_of(rows, text, whole, more, *, is_whole):
     """Log-prob of a text by the model, and by CTC with its weight."""
     total = sum(rows[text[:i]][token] for i, token in enumerate(text))
     ctc = more.get("ctc")
     if ctc is None or total == -math.inf:
         return total
-    beside = ctc.whole(whole) if is_whole else ctc.prefix(whole)
-    return (1 - ctc.weight) * total + ctc.weight * beside
+    of_ctc = ctc.whole(whole) if is_whole else ctc.prefix(whole)
+    return (1 - ctc.weight) * total + ctc.weight * of_ctc
 
 
 def said_in(text, more):
@@ -182,7 +182,7 @@ def texts_of(rows, longest, ends):
 
 def live_total(rows, text, ends, *, rule="none", credits=None, costs=(), **more):
     """Total of a text before its end: credit paid ahead is in it."""
-    total = heard(rows, text, text, more, is_whole=False)
+    total = log_prob_of(rows, text, text, more, is_whole=False)
     total -= more.get("insertion", 0.0) * said_in(text, more)
     for weight, cost in costs:
         total -= weight * sum(cost(*step) for step in steps_of(text, more))

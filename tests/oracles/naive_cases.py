@@ -132,7 +132,7 @@ def random_tokens(rng, num_tokens, fillers):
 
 
 def random_lexicon(rng, letters):
-    """Text, whether it has probabilities, and the words; many tokens are alike."""
+    """Text, whether it has probabilities, and words; pronunciations are often alike."""
     words = list(WORD_NAMES[: rng.integers(1, len(WORD_NAMES) + 1)])
     entries: list[tuple[str, tuple[str, ...]]] = []
     for word in words * 2:

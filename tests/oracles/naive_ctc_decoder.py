@@ -52,8 +52,8 @@ def sentences(case):
     num_tokens = len(case.names)
     scores = {}
     for tokens in itertools.product(range(num_tokens), repeat=len(case.emissions)):
-        heard = spoken(tokens, case)
-        ways = [heard] if case.lexicon is None else list(segmented(heard, case))
+        collapsed = spoken(tokens, case)
+        ways = [collapsed] if case.lexicon is None else list(segmented(collapsed, case))
         if not ways:
             continue
         score = sum(row[n] for row, n in zip(case.emissions, tokens, strict=True))
@@ -76,16 +76,16 @@ def spoken(tokens, case):
     return tuple(token for token in runs[1:] if token != case.blank)
 
 
-def segmented(heard, case):
+def segmented(left, case):
     """All ways to read tokens as words with silence between, as word tuples."""
-    if not heard:
+    if not left:
         yield ()
         return
-    if heard[0] == case.sil:
-        yield from segmented(heard[1:], case)
+    if left[0] == case.sil:
+        yield from segmented(left[1:], case)
     for word, spelling in case.lexicon:
-        if heard[: len(spelling)] == tuple(spelling):
-            for rest in segmented(heard[len(spelling) :], case):
+        if left[: len(spelling)] == tuple(spelling):
+            for rest in segmented(left[len(spelling) :], case):
                 yield (word, *rest)
 
 

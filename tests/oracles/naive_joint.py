@@ -35,9 +35,9 @@ class Joint:
 
     def prefix(self, text):
         """Log-prob of all texts that begin so."""
-        said = self.said(text)
+        start = self.said(text)
         parts = (
-            p for other, p in self.probability.items() if other[: len(said)] == said
+            p for other, p in self.probability.items() if other[: len(start)] == start
         )
         return log(sum(parts))
 

@@ -73,9 +73,9 @@ def step_cost(case, arc, frame):
 
 
 def extend(case, path, arc, frame, now):
-    said = path.words if arc.word is None else (*path.words, arc.word)
+    words = path.words if arc.word is None else (*path.words, arc.word)
     cost = path.cost + step_cost(case, arc, frame)
-    return Path((*path.steps, (now, arc.number)), arc.nextstate, said, cost)
+    return Path((*path.steps, (now, arc.number)), arc.nextstate, words, cost)
 
 
 def least_of(paths):

@@ -75,7 +75,7 @@ def epsilon_scorer(lm, unk_cost=None, oov=None):
     """Sentence cost when back-off is a choice that is open before every word.
 
     The least over all ways to score the sentence, where each step either uses the
-    explicit n-gram (history, word), or pays back-off(history) and goes on with the
+    explicit n-gram (history, word), or pays back-off(history) and continues with the
     longest known context among the proper suffixes of the history, even though an
     explicit n-gram exists. After n-gram (h, w) the history is the longest suffix of
     h + w that is a known context. Known contexts are the empty one, every n-gram

@@ -6,9 +6,9 @@
 
 A phrase is worth `weight * base(n)` nats each time one of its spellings ends, n being
 the labels of the longest; base(n) = c0 + sum over d = 2..n of (c0 * beta + ln d).
-Spellings that contain another one of the same phrase do not count besides it. A worth
-is rounded to 1/16384 nat. With a boundary a phrase counts only where that stands before
-and after it; one stands before and after the utterance, and several in a row are one.
+Spellings that contain another one of the same phrase do not count in addition. A worth
+is rounded to 1/16384 nat. With a boundary a phrase counts only where that is before and
+after it; one is before and after the utterance, and several in a row are one.
 """
 
 import itertools
@@ -35,7 +35,11 @@ def minimal(spellings):
 
 @dataclass(frozen=True)
 class Phrases:
-    """A list and its worth; spellings replace others, boundary names a token."""
+    """A list of phrases, in text, and what they are worth.
+
+    spellings has those of each phrase where they are not of its words or the lexicon;
+    boundary is the name of a token.
+    """
 
     weights: Mapping[str, float]
     unit: str
@@ -59,7 +63,7 @@ class Phrases:
         spelt = {}
         for phrase in self.weights:
             words = tuple(phrase.split())
-            ways = {words} if self.unit == "word" else said(words, lexicon, fillers)
+            ways = {words} if self.unit == "word" else readings(words, lexicon, fillers)
             ways = ways if self.spellings is None else self.spellings[phrase]
             spelt[phrase] = minimal({edge + way + edge for way in ways})
 
@@ -79,7 +83,7 @@ class Phrases:
         return cost
 
 
-def said(words, lexicon, fillers):
+def readings(words, lexicon, fillers):
     """All ways to pronounce words, with fillers between."""
     between = [()] if fillers.separator is None else [(fillers.separator,)]
     if fillers.separator is not None and fillers.separator_optional:

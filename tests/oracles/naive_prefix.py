@@ -18,13 +18,13 @@ FLOOR = math.log(1e-15)
 
 def collapse(path, labels):
     """The words of tokens, one a frame: first collapsed, then joined."""
-    said = [token for token, _ in itertools.groupby(path)]
-    said = [labels[token] for token in said if labels[token]]
+    found = [token for token, _ in itertools.groupby(path)]
+    found = [labels[token] for token in found if labels[token]]
     if not any(label.startswith(WORD_START) for label in labels):
-        return tuple("".join(said).split())
+        return tuple("".join(found).split())
     words = [""]
     is_closed = False
-    for label in said:
+    for label in found:
         label = UNKNOWN.get(label, label)
         if label.startswith(WORD_START) or is_closed:
             words.append("")

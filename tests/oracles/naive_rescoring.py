@@ -71,7 +71,7 @@ def entries_by_word(entries):
 Said = Mapping[int, Sequence[tuple[tuple[int, ...], float]]]
 
 
-def path_cost(steps, said, fillers, complete):
+def path_cost(steps, prons, fillers, complete):
     """Cost of a path's pronunciations; complete: the last word is whole if possible."""
     tokens: tuple[int, ...] = ()
     words: tuple[int, ...] = ()
@@ -80,33 +80,33 @@ def path_cost(steps, said, fillers, complete):
         tokens += () if token is None else (token,)
         words += () if word is None else (word,)
         if not lost:
-            found = min(_begun(tokens, words, said, fillers), default=_INF)
+            found = min(_begun(tokens, words, prons, fillers), default=_INF)
             lost, cost = not found < _INF, found if found < _INF else cost
         if lost and word is not None:
-            cost += _least(word, said)
+            cost += _least(word, prons)
     if complete and not lost:
-        whole = min(_whole(tokens, words, said, fillers), default=_INF)
+        whole = min(_whole(tokens, words, prons, fillers), default=_INF)
         return whole if whole < _INF else cost
     return cost
 
 
-def _least(word, said):
-    return min((cost for _, cost in said.get(word, ())), default=0.0)
+def _least(word, prons):
+    return min((cost for _, cost in prons.get(word, ())), default=0.0)
 
 
-def _whole(tokens, words, said, fillers):
+def _whole(tokens, words, prons, fillers):
     """Costs of all ways to cut tokens into words, with fillers between."""
     if not tokens and not words:
         yield 0.0
     if tokens and tokens[0] in fillers:
-        yield from _whole(tokens[1:], words, said, fillers)
-    for one, cost in said.get(words[0], ()) if words else ():
+        yield from _whole(tokens[1:], words, prons, fillers)
+    for one, cost in prons.get(words[0], ()) if words else ():
         if tokens[: len(one)] == one:
-            for rest in _whole(tokens[len(one) :], words[1:], said, fillers):
+            for rest in _whole(tokens[len(one) :], words[1:], prons, fillers):
                 yield cost + rest
 
 
-def _begun(tokens, words, said, fillers):
+def _begun(tokens, words, prons, fillers):
     """Cost where more may follow: words without tokens, or tokens without words."""
     if not words:
         while tokens and tokens[0] in fillers:
@@ -115,14 +115,14 @@ def _begun(tokens, words, said, fillers):
         yield 0.0
         return
     if not tokens:
-        yield sum(_least(word, said) for word in words)
+        yield sum(_least(word, prons) for word in words)
         return
     if tokens[0] in fillers:
-        yield from _begun(tokens[1:], words, said, fillers)
-    waiting = sum(_least(word, said) for word in words[1:])
-    for one, cost in said.get(words[0], ()):
+        yield from _begun(tokens[1:], words, prons, fillers)
+    waiting = sum(_least(word, prons) for word in words[1:])
+    for one, cost in prons.get(words[0], ()):
         if tokens[: len(one)] == one:
-            for rest in _begun(tokens[len(one) :], words[1:], said, fillers):
+            for rest in _begun(tokens[len(one) :], words[1:], prons, fillers):
                 yield cost + rest
         elif one[: len(tokens)] == tokens:
             yield cost + waiting
@@ -130,8 +130,8 @@ def _begun(tokens, words, said, fillers):
 
 def pronunciations_in(tables):
     """List a graph's pronunciations as `path_cost` takes them."""
-    said, found = tables.pronunciations, {}
-    for i, word in enumerate(np.asarray(said.word).tolist()):
-        tokens = said.tokens[said.splits[i] : said.splits[i + 1]].tolist()
-        found.setdefault(word, []).append((tuple(tokens), float(said.cost[i])))
+    prons, found = tables.pronunciations, {}
+    for i, word in enumerate(np.asarray(prons.word).tolist()):
+        tokens = prons.tokens[prons.splits[i] : prons.splits[i + 1]].tolist()
+        found.setdefault(word, []).append((tuple(tokens), float(prons.cost[i])))
     return found

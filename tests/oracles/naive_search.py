@@ -6,7 +6,7 @@ pruning. The steps are those of `naive`, with `naive_lm`'s exact back-off:
     alignment          one token per frame, blanks included: all V**T of them
       -> tokens        equal neighbours become one, then blanks are left out
       -> words         `naive.segmenter`: all ways to read the tokens as lexicon words;
-                       without a lexicon each token stands for itself
+                       without a lexicon each token is a word
       -> cost          counted over words and tokens in plain text
 
     total = acoustic_scale * sum(-x) + lm_scale * (LM incl. </s> + pronunciations)
@@ -160,7 +160,7 @@ class Reading(NamedTuple):
 
 
 def reader(case):
-    """Return token names -> all readings; without a lexicon, tokens are words."""
+    """A function token names -> all readings; without a lexicon tokens are words."""
     options, score = Options(**case.options), sentence_scorer(case)
     segment, boost = naive.segmenter(case.entries, case.fillers), booster(case)
 

@@ -30,7 +30,7 @@ from wfstdec.boost.phrases import by_lexicon, by_words
 from wfstdec.errors import BoostWarning
 
 WITH_LEXICON = ("none", "separator", "separator_optional")
-"""Kinds of cases by what stands between the words of the lexicon."""
+"""Kinds of cases by what is between the words of the lexicon."""
 WITHOUT_LEXICON = ("tokens", "tokens_separator", "pieces")
 """Kinds without one: tokens are words, are split at one of them, or at U+2581."""
 KINDS = WITH_LEXICON + WITHOUT_LEXICON
@@ -112,10 +112,10 @@ def _sentence_frames(rng, case, num_frames):
     """A token per frame of a random sentence that is cut off at the end."""
     frames: list[int] = []
     letters = [token for token in case.tokens if token != case.blank]
-    said = [entry.tokens for entry in case.entries] or [(token,) for token in letters]
+    spelt = [entry.tokens for entry in case.entries] or [(token,) for token in letters]
     after = () if case.lexicon is None or case.separator is None else (case.separator,)
     while len(frames) < num_frames:
-        spoken = said[rng.integers(len(said))]
+        spoken = spelt[rng.integers(len(spelt))]
         if not (case.separator_optional and rng.random() < 0.5):
             spoken += after
         for token in map(case.tokens.index, spoken):
@@ -137,10 +137,10 @@ def _random_lm(rng, words, *, ties, easy):
 
 
 def easy_arpa(rng, words):
-    """ARPA text where taking an explicit n-gram is never dearer than backing off.
+    """ARPA text where taking an explicit n-gram never costs more than backing off.
 
     An n-gram costs less than backing off to its suffix would, by more than its own
-    back-off costs: nor does going on from the shorter history make up for it.
+    back-off costs: nor does the next step from the shorter history make up for it.
     """
     known = [word for word in words if rng.random() < 0.8] or list(words[:1])
     sections = [{(word,): rng.uniform(-3, -2.1) for word in (*known, "</s>")}]
@@ -281,7 +281,7 @@ def decoder_boosts(case, words):
         boundary=None if boundary is None else table.index(boundary),
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BoostWarning)  # a word that nobody knows
+        warnings.simplefilter("ignore", BoostWarning)  # an unknown word
         compiled = compiler.compile(phrases.weights)
     return Boosts(case.boosts, compiled) if case.boosts else compiled
 

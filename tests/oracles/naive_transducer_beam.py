@@ -4,7 +4,7 @@
 
 Lists of (text, frame, tokens in this frame, total), nats, higher is better. Of each,
 the best K of all (token, duration) and the blank with every duration that moves; the
-same text at the same frame is one; the best K go on, until all are at the end.
+same text at the same frame is one; the best K remain, until all are at the end.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def lexicon_of(entries):
 
 
 def random_case(rng):
-    """Entries, word ids, model, its text, cost of what it lacks; words differ."""
+    """Entries, ids, model, its text, cost of unknown words; both sides lack some."""
     words = [*naive_cases.WORD_NAMES[: rng.integers(1, 7)], "oov", "<unk>"]
     text, _ = naive_cases.random_arpa(rng, words[:-2], ties=rng.random() < 0.3)
     unk_cost = float(rng.choice([0.5, 4.0])) if rng.random() < 0.4 else None

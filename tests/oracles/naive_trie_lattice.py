@@ -80,7 +80,7 @@ def pruned_paths(case, beam, beam_size):
     Returns whether they are whole sentences, too, and the frames that they cover; None
     where rounding decides what is dropped.
     """
-    said, costs = _said(case), naive_search.frame_costs(case)
+    prons, costs = _said(case), naive_search.frame_costs(case)
     scale = naive_search.Options(**case.options).acoustic_scale
     prefixes, frames = [_Prefix((), BLANK, (), (), 0.0)], 0
     for row in costs:
@@ -89,7 +89,7 @@ def pruned_paths(case, beam, beam_size):
         for one in prefixes:
             state = one.place, one.last
             least[state] = min(least[state], one.cost)
-        steps = {state: _steps(case, said, *state, scaled) for state in least}
+        steps = {state: _steps(case, prons, *state, scaled) for state in least}
         reached = [least[s] + one.cost for s in steps for one in steps[s]]
         cutoff = min(reached, default=INF) + beam
         if not cutoff < INF and not min(reached, default=INF) < INF:
@@ -115,7 +115,7 @@ def pruned_paths(case, beam, beam_size):
             if step.place in kept and least[one.place, one.last] + step.cost <= limit
         ]
         frames += 1
-    ended = [path for one in prefixes for path in _ended(case, said, one)]
+    ended = [path for one in prefixes for path in _ended(case, prons, one)]
     if not ended:
         return [_path(one) for one in prefixes], False, frames
     return least_of(ended), True, frames
@@ -134,14 +134,14 @@ def _said(case):
     return found
 
 
-def _ends(case, said, place):
+def _ends(case, prons, place):
     """The words that a place may end, with what they cost."""
     options = naive_search.Options(**case.options)
-    for word, cost in said.get(place, {}).items():
+    for word, cost in prons.get(place, {}).items():
         yield word, options.lm_scale * cost + options.word_insertion
 
 
-def _steps(case, said, place, last, costs):
+def _steps(case, prons, place, last, costs):
     """All that may follow in a frame of these costs."""
     options = naive_search.Options(**case.options)
     blank = case.tokens.index(case.blank)
@@ -152,7 +152,7 @@ def _steps(case, said, place, last, costs):
     found = [_Step(blank, False, None, place, BLANK, costs[blank])]
     if last == TOKEN:
         found.append(_Step(here, True, None, place, TOKEN, costs[here]))
-    begun = {tokens[:n] for tokens in said for n in range(1, len(tokens) + 1)}
+    begun = {tokens[:n] for tokens in prons for n in range(1, len(tokens) + 1)}
     bound = separator is not None and not case.separator_optional
     for token in range(len(costs)):
         if token == blank or (token == here and last == TOKEN):
@@ -164,7 +164,7 @@ def _steps(case, said, place, last, costs):
         if token == separator and not place:
             leads.append((None, (), 0.0))
         if place:
-            for word, more in _ends(case, said, place):
+            for word, more in _ends(case, prons, place):
                 if token == separator:
                     leads.append((word, (), more))
                 elif not bound and (token,) in begun:
@@ -183,9 +183,9 @@ def _extended(prefix, step):
     return _Prefix(step.place, step.last, alignment, pieces, cost)
 
 
-def _ended(case, said, prefix):
+def _ended(case, prons, prefix):
     if not prefix.place:
         yield _path(prefix)
-    for word, cost in _ends(case, said, prefix.place) if prefix.place else ():
+    for word, cost in _ends(case, prons, prefix.place) if prefix.place else ():
         pieces = (*prefix.pieces, (word, len(prefix.place)))
         yield Path(prefix.alignment, pieces, prefix.cost + cost)

@@ -3,10 +3,10 @@
     case = random_case(rng, tokens="pieces")            # a `WordCase`
     texts = best_texts(case, "sum")                     # `Text`s, best first
 
-A word is said by an entry of the lexicon, by a pronunciation that a list gives it, or
+A word is read by an entry of the lexicon, by a pronunciation that a list gives it, or
 openly: by any tokens that spell something and that no entry of the lexicon has. Spelled
 like a word of the lexicon it is that word; spelled like a word of the list it is none;
-else it costs what `<unk>` costs, so much for the word and so much for each token.
+else it costs what `<unk>` does, an amount for the word and one for each token.
 """
 
 import functools
@@ -22,16 +22,20 @@ from naive_search import PIECE_START, Case, Options, Reading
 from wfstdec import BoostEntry, Boosts, OpenVocabulary
 
 TOKENS = ("letters", "pieces", "phones", "joined_phones")
-"""What tokens are; `joined_phones` stand without anything between words."""
+"""What tokens are; `joined_phones` have nothing between words."""
 _PIECES = {"a": PIECE_START + "a", "b": "b", "c": PIECE_START, "d": "ab"}
 _OPEN = "\0"
 BOOSTS = ("no", "typed", "word_phrases", "token_phrases")
-"""What is boosted beside added words."""
+"""What is boosted in addition to added words."""
 
 
 @dataclass(frozen=True)
 class WordCase:
-    """A case with a lexicon, or spelled, and words of a list with pronunciations."""
+    """A case with a lexicon, or spelled, and more words.
+
+    said: word -> the pronunciations that the list gives; bonuses of words and phrases
+    are `case.boosts`. spelled: the lexicon of the case is made by the decoder.
+    """
 
     case: Case
     tokens: str
@@ -59,14 +63,14 @@ def open_text(case, tokens):
 
 def segments(case, tokens):
     """All ways to pronounce one word: word, known to the model, cost."""
-    said = [(e.word, True, e.cost) for e in case.entries if e.tokens == tokens]
-    found = list(said)
+    known = [(e.word, True, e.cost) for e in case.entries if e.tokens == tokens]
+    found = list(known)
     new = [word for word in case.said if word not in case.table]
     for word, ways in case.said.items():
-        if tokens in ways and word not in {one for one, _, _ in said}:
+        if tokens in ways and word not in {one for one, _, _ in known}:
             found.append((word, word not in new, 0.0))
     text = open_text(case, tokens)
-    if case.open_costs is not None and text is not None and not said:
+    if case.open_costs is not None and text is not None and not known:
         per_word, per_token = case.open_costs
         if text in case.table[1:]:
             found.append((text, True, 0.0))

@@ -2,7 +2,7 @@
 
     whole = concatenate(graph, overlay, vocabulary)
 
-States keep their numbers. Arcs cannot, since those of a state stand together: `number`
+States keep their numbers. Arcs cannot, since those of a state are together: `number`
 has the numbers that they have in graph and overlay, by which ties are broken.
 """
 
@@ -20,7 +20,7 @@ from wfstdec.text.vocabulary import Vocabulary
 
 
 class Whole(NamedTuple):
-    """A graph and an overlay: bonus and number of each arc are where it comes from."""
+    """A graph and an overlay as one; each arc's credited bonus and number before."""
 
     graph: PackedGraph
     bonus: np.ndarray

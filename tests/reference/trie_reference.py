@@ -22,7 +22,7 @@ will charge for what comes next. Where entries may go says `reference_steps.py`.
             candidates that are not finite or above `least of them + beam` are dropped;
             where entries have no texts of their own also those above the cost of the
             `beam_size`-th best entry
-            of an entry and phase the first of the least goes on ("max"), or the sum of
+            of an entry and phase the first of the least remains ("max"), or the sum of
             all, added in this order ("sum")
             entries at the `beam_size` best places are kept; of the texts at one place
             those which, in one of the phases, fewer than `nbest` texts before them
@@ -219,7 +219,7 @@ class ReferenceSearch:
     def _num_settled(self) -> int:
         """Number of first tokens that all entries have in common, with their ends."""
         chains: list[list[tuple]] = []
-        ends: set[int | None] = set()  # None: the last token may go on
+        ends: set[int | None] = set()  # None: the last token may continue
         for entry in self._frontier:
             for kind, phase in enumerate(entry.phases):
                 if phase.cost < INF:
@@ -304,7 +304,7 @@ class ReferenceSearch:
             cost = F(source.cost + costs[blank])
             yield Candidate(cost, entry.key, BLANK, source, token_end, unscaled[blank])
         source = entry.phases[NONBLANK]
-        # The same token goes on only after itself.
+        # The same token continues only after itself.
         if source.cost < INF:
             cost = F(source.cost + costs[token])
             yield Candidate(cost, entry.key, NONBLANK, source, 0, unscaled[token])
@@ -324,7 +324,7 @@ class ReferenceSearch:
                 oov = F(insertion + F(self._options.word_insertion))
             boost, boost_cost = self._steps.step_boosts(key, end, token, place.node)
             text = self._text_after(key.text, end.label)
-            # Without a blank in between, a token that is said twice is said once.
+            # Without a blank in between, a repeated token is one token.
             for phase in [BLANK] if repeated else self._phases_of(entry):
                 source = entry.phases[phase]
                 if not source.cost < INF:
@@ -457,9 +457,9 @@ class ReferenceSearch:
     def _best_endings(self, endings: list[Ending]) -> list[Ending]:
         """Choose the `nbest` endings, one for each text, best first.
 
-        Of the endings of a text the first of the least stands for it, with "sum" at the
-        cost of all of them together. Without a lexicon texts are told apart by their
-        tokens, and there may be more of them.
+        Of the endings of a text the first of the least is taken, with "sum" at the cost
+        of all of them together. Without a lexicon texts differ by their tokens, and
+        there may be more of them.
         """
         least: dict[int, Ending] = {}
         totals: dict[int, np.float32] = {}

@@ -74,7 +74,7 @@ class RecordingSearch(ReferenceSearch):
 
     def _phases_of(self, entry: Entry) -> list[int]:
         """Both phases that are there, first the one that the search continues."""
-        # The dearer phase changes no cost and no best path: where both may do the same,
+        # The costlier phase changes no cost and no best path: where both lead on,
         # its candidates lose. They are arcs of the lattice all the same.
         (first,) = super()._phases_of(entry)
         other = NONBLANK if first == BLANK else BLANK

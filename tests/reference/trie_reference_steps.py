@@ -132,7 +132,7 @@ class Steps:
         return F(advance_credit(self._added, self._cap, node - self._first_added))
 
     def successors(self, key: Key, token: int) -> Iterator[tuple[Node, WordEnd]]:
-        """Each with the word that ends before the token, and the next state."""
+        """Follow a token: each way with the word that ends before it, and its state."""
         space = self._space
         inside = WordEnd(NONE, NONE, F(0), key.state, NONE)
         if not space.has_lexicon:
@@ -213,8 +213,7 @@ class Steps:
         # cost.
         if word != NONE:
             yield self._word_end(key, OPEN_PRON, word)
-        # Spelled like an OOV word of the list it is none: the list says how that is
-        # said.
+        # Spelled like an OOV word of the list it is none: the list has its tokens.
         elif find_text(self._added.texts, text) == NONE:
             unk_cost, state = self.lm.step(key.state, UNKNOWN)
             cost = F(spelling_cost(opened, F(unk_cost), length))
@@ -230,8 +229,7 @@ class Steps:
             child = int(find_child(trie, node, token))
             if child != NONE:
                 yield Node(child)
-            # What begins like a word of the lexicon and goes on otherwise is an open
-            # word.
+            # What begins like a word of the lexicon and ends otherwise is an open word.
             elif opened.node_length[node] > 0 and opened.extends[token]:
                 length, text = opened.node_length[node], opened.node_text[node]
                 yield from self._place_behind(int(length), text, token)
@@ -257,7 +255,7 @@ class Steps:
 
     def _place_behind(self, length: int, text: np.uint64, token: int) -> Iterator[Node]:
         """Continue an open word of this length behind the tries."""
-        # The length is a part of the node's number, and has room for so many.
+        # The length is a part of the node's number, whose room is bounded.
         if length == MAX_OPEN_TOKENS:
             return
         spelling = int(extended(self._space.open.texts, text, token))
@@ -273,8 +271,8 @@ class Steps:
         # each step credits the difference.
         bonus = F(end.bonus + self.advance_credit(node))
         bonus = F(bonus - self.advance_credit(key.node))
-        said = [None if label == NONE else label for label in (end.word, token)]
-        cost, boost = self._account.step(key.boost, *said, bonus=bonus)
+        labels = [None if label == NONE else label for label in (end.word, token)]
+        cost, boost = self._account.step(key.boost, *labels, bonus=bonus)
         return boost, cost
 
     def cost(

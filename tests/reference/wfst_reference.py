@@ -22,7 +22,7 @@ goes to the lower graph state, then to the lower boost state.
             (arc, source boost state)
     extras: first, on an arc with a word, + word_insertion; then + the cost of the
             boosts' step (`boost/reference.py`)
-    added:  words that the graph does not have are said on the arcs of an overlay; the
+    added:  words that the graph does not have are on the arcs of an overlay; the
             search is that of graph and overlay as one graph (`graph/concatenation.py`),
             where the arcs of the overlay come after all others. The boosts' step on
             such an arc is also credited the arc's bonus

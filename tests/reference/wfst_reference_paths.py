@@ -3,10 +3,10 @@
 The words used there:
 
     said     a token begins on every emitting arc whose label is neither the blank nor
-             a repeat; a word is said on every arc that carries one
-    settled  the longest common beginning of what the paths of all entries have said:
+             a repeat; a word is found on every arc that carries one
+    settled  the longest common beginning of what the paths of all entries have:
              tokens with their first frames, words with the frames of their labels;
-             where all have said the same, and none is still on its last token, that
+             where all have the same, and none is still on its last token, that
              token's end is settled too, if it is the same
 """
 

@@ -158,7 +158,7 @@ def test_what_is_no_list_is_refused(graph):
 
 
 def test_a_list_that_changed_in_place_is_another_list(graph):
-    decoder, heard = WfstDecoder(graph, backend="cpu"), [frames("_an_nab_ban")]
+    decoder, rows = WfstDecoder(graph, backend="cpu"), [frames("_an_nab_ban")]
     bonuses = {"an": 2.0, "nab": BoostEntry("nab", ["n a b"], 1.0), "ban nab": 1.5}
     names = ["an", BoostEntry("nab", ["n a b"], 1.0)]
     changes = [
@@ -177,11 +177,11 @@ def test_a_list_that_changed_in_place_is_another_list(graph):
         for given in (bonuses, names):
             compiled = decoder.compile_boosts(given)
             fresh = WfstDecoder(graph, backend="cpu")
-            assert decoder.decode(heard, boosts=given) == fresh.decode(
-                heard, boosts=dict(given) if given is bonuses else list(given)
+            assert decoder.decode(rows, boosts=given) == fresh.decode(
+                rows, boosts=dict(given) if given is bonuses else list(given)
             )
             seen.append((given is bonuses, compiled))
     costs = {
-        decoder.decode(heard, boosts=compiled)[0].total_cost for _, compiled in seen
+        decoder.decode(rows, boosts=compiled)[0].total_cost for _, compiled in seen
     }
     assert len(costs) >= len(changes) - 1  # the changes count

@@ -25,7 +25,7 @@ def partial(frames, silent, final_cost=0.0):
         (partial(100, 50, 2.5), 2),
         (partial(100, 99, 8.5), None),
         (partial(200, 100, math.inf), 3),
-        (partial(249, 249), None),  # nothing was said
+        (partial(249, 249), None),  # no word was found
         (partial(250, 250, math.inf), 0),
         (partial(999, 0, math.inf), None),
         (partial(1000, 0, math.inf), 4),

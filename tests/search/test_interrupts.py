@@ -1,4 +1,4 @@
-"""Ctrl-C: within two seconds, as what the handler raises, and all goes on after it."""
+"""Ctrl-C: within two seconds, as what the handler raises, and all runs on after it."""
 
 import os
 import signal
@@ -59,12 +59,12 @@ def test_what_a_handler_raises_waits_for_the_next_check():
 
 def test_handlers_that_raise_nothing_stop_nothing():
     """Handlers of servers only note that they should end."""
-    heard = []
-    before = signal.signal(signal.SIGTERM, lambda *given: heard.append(given[0]))
+    signals = []
+    before = signal.signal(signal.SIGTERM, lambda *given: signals.append(given[0]))
     try:
         with DeferredSignals() as held:
             interrupt(signal.SIGTERM)
-            assert heard == [signal.SIGTERM]
+            assert signals == [signal.SIGTERM]
             held.check()
     finally:
         signal.signal(signal.SIGTERM, before)

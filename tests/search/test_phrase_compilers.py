@@ -53,8 +53,8 @@ def test_what_decoders_can_say(decoders):
         assert found.separator_optional == name.endswith("optional")
         assert bool(found.words) == (found.lexicon is not None) == (name in WITH_WORDS)
         if found.lexicon is not None:
-            said = zip(found.lexicon.words, found.lexicon.pronunciations, strict=True)
-            assert {("ab", (A, B)), ("cab", (C, A, B)), ("c", (C,))} <= set(said)
+            pairs = zip(found.lexicon.words, found.lexicon.pronunciations, strict=True)
+            assert {("ab", (A, B)), ("cab", (C, A, B)), ("c", (C,))} <= set(pairs)
 
 
 @pytest.mark.parametrize("name", WITH_WORDS)

@@ -90,7 +90,7 @@ def open_page(browser):
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on(
             "console",
-            lambda said: said.type == "error" and page.complaints.append(said.text),
+            lambda entry: entry.type == "error" and page.complaints.append(entry.text),
         )
         page.add_init_script(script)
         page.goto(address)

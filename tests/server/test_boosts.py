@@ -55,7 +55,7 @@ def test_the_same_twice_is_once():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"keyterms": "quilter"}, "keyterms is 'quilter', expected a list of strings"),
         ({"keywords": 3}, "keywords is 3, expected a list"),
@@ -85,10 +85,10 @@ def test_the_same_twice_is_once():
         ({"keyterms": ["\ud800"]}, "half a surrogate pair"),
     ],
 )
-def test_what_is_wrong_is_said(given, said):
+def test_what_is_wrong_is_said(given, message):
     with pytest.raises(BoostError) as error:
         asked(**given)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_limits_name_the_flags_that_raise_them():

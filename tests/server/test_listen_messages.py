@@ -29,8 +29,8 @@ A, B, C = (
 
 
 def shown(word, start, end, confidence):
-    said = {"word": word, "punctuated_word": word, "start": start, "end": end}
-    return said | {"confidence": confidence}
+    answer = {"word": word, "punctuated_word": word, "start": start, "end": end}
+    return answer | {"confidence": confidence}
 
 
 def test_a_final_by_hand():
@@ -45,19 +45,19 @@ def test_a_final_by_hand():
         hypotheses=(hypothesis((A, B), 3.25), hypothesis((A, C), 4.5)),
         latency_s=0.125,
     )
-    said = ANSWERS.of(event)
-    json.loads(json.dumps(said, allow_nan=False))
-    assert (said["start"], said["duration"]) == (0.5, 2.0)
-    assert said["is_final"] is True and said["speech_final"] is True
-    assert "from_finalize" not in said
-    assert said["latency_ms"] == 125.0
-    assert said["rule"] == {
+    answer = ANSWERS.of(event)
+    json.loads(json.dumps(answer, allow_nan=False))
+    assert (answer["start"], answer["duration"]) == (0.5, 2.0)
+    assert answer["is_final"] is True and answer["speech_final"] is True
+    assert "from_finalize" not in answer
+    assert answer["latency_ms"] == 125.0
+    assert answer["rule"] == {
         "silence_s": 0.5,
         "max_final_cost": 2.0,
         "needs_speech": True,
         "length_s": 0.0,
     }
-    best, other = said["channel"]["alternatives"]
+    best, other = answer["channel"]["alternatives"]
     assert best == {
         "transcript": "a b",
         "confidence": 0.75,
@@ -65,8 +65,8 @@ def test_a_final_by_hand():
         "cost": 3.25,
     }
     assert (other["transcript"], other["cost"]) == ("a c", 4.5)
-    assert other["words"][1]["confidence"] == 0.0  # nobody asked for it
-    assert said["metadata"]["model_info"]["name"] == "rows"
+    assert other["words"][1]["confidence"] == 0.0  # it was not asked for
+    assert answer["metadata"]["model_info"]["name"] == "rows"
 
 
 def test_what_was_final_before_is_in_no_alternative():
@@ -111,9 +111,9 @@ def test_json_has_no_infinity():
     rule = DEFAULT_RULES[0]
     assert rule.max_final_cost == math.inf
     dead = hypothesis((), math.inf)
-    said = ANSWERS.of(Words((), 0, 5, True, True, rule=rule, hypotheses=(dead,)))
-    json.dumps(said, allow_nan=False)
-    assert said["rule"]["max_final_cost"] is None
+    answer = ANSWERS.of(Words((), 0, 5, True, True, rule=rule, hypotheses=(dead,)))
+    json.dumps(answer, allow_nan=False)
+    assert answer["rule"]["max_final_cost"] is None
 
 
 def test_messages_of_clients():
@@ -139,8 +139,8 @@ def test_messages_of_clients():
 def test_what_is_no_message_is_said(text):
     with pytest.raises(MessageError, match="expected an object of JSON") as error:
         read_message(text)
-    said = ANSWERS.error("SchemaError", str(error.value), error.value.found)
-    assert len(json.dumps(said)) < 4000
+    answer = ANSWERS.error("SchemaError", str(error.value), error.value.found)
+    assert len(json.dumps(answer)) < 4000
 
 
 class TestStreamBoosts:
@@ -181,16 +181,16 @@ class TestStreamBoosts:
             "warnings": ["'a' is unknown", "'features' is not changed here"],
         }
         boosts.request(Configure({"boosts": {"b": 1}}))
-        said = boosts.settled(BoostsChanged(), ANSWERS)
-        assert said["effective"] == "next_utterance" and "keyterms" not in said
+        answer = boosts.settled(BoostsChanged(), ANSWERS)
+        assert answer["effective"] == "next_utterance" and "keyterms" not in answer
 
     def test_a_refused_list_leaves_the_one_before(self):
         boosts = self.boosts([("keyterm", "a")])
         with pytest.raises(BoostError):
             boosts.request(Configure({"keyterms": 3}))
         boosts.request(Configure({"keyterms": ["x"]}))
-        said = boosts.settled(BoostsChanged(error=BoostError("no x")), ANSWERS)
-        assert (said["type"], said["description"]) == ("ConfigureFailure", "no x")
+        answer = boosts.settled(BoostsChanged(error=BoostError("no x")), ANSWERS)
+        assert (answer["type"], answer["description"]) == ("ConfigureFailure", "no x")
         assert boosts.request(Configure({"boosts": ["b"]})) == {"a": None, "b": None}
 
     def test_codes_of_failures(self):

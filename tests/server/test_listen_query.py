@@ -84,7 +84,7 @@ def test_what_may_be_otherwise_than_thought_is_a_warning():
 
 
 @pytest.mark.parametrize(
-    ("query", "param", "said"),
+    ("query", "param", "message"),
     [
         ("encoding=opus", "encoding", "found 'opus', expected linear16, mulaw, alaw"),
         ("sample_rate=fast", "sample_rate", "expected a whole number"),
@@ -106,12 +106,12 @@ def test_what_may_be_otherwise_than_thought_is_a_warning():
         ("keyterm=a&keywords=a:1", None, "expected one"),
     ],
 )
-def test_what_is_wrong_is_said(query, param, said):
+def test_what_is_wrong_is_said(query, param, message):
     with pytest.raises(RequestError) as found:
         read(query)
     problem = found.value
     assert (problem.status, problem.code) == (400, "invalid_value")
-    assert problem.param == param and said in problem.message
+    assert problem.param == param and message in problem.message
 
 
 def test_limits_hold_for_keyterms():

@@ -80,7 +80,7 @@ def deaf(server):
 
     def babble():
         while failures(server, "unread") == before:
-            assert time.monotonic() - began < 30, "nobody has closed it"
+            assert time.monotonic() - began < 30, "it was not closed"
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 raw.send(junk)
             time.sleep(0.002)
@@ -98,7 +98,7 @@ def test_who_never_reads_is_closed_with_1013(server, speech, deaf):
     """Until it reads again it learns nothing; the server has let go long before."""
     rows, (raw, babble) = speech(8, 3), deaf
 
-    async def beside():
+    async def other_client():
         """A good client, while the other one is stuck: all of its words come."""
         async with connect(f"{server.ws}/v1/listen?{LINEAR16}") as socket:
             for part in np.array_split(rows, 16):
@@ -109,7 +109,7 @@ def test_who_never_reads_is_closed_with_1013(server, speech, deaf):
 
     async def run():
         babbling = asyncio.create_task(asyncio.to_thread(babble))
-        found = await beside()
+        found = await other_client()
         await babbling
         return found
 
@@ -184,9 +184,9 @@ def test_bad_utf_8_is_closed_with_1007_and_not_logged(server, caplog):
 
 def test_what_comes_behind_close_stream_is_not_heard(server, speech):
     flush, other = {"type": "Finalize"}, {"type": "Configure", "keyterms": ["a"]}
-    end, said = {"type": "CloseStream"}, bytes_of(speech(1, 1))
-    plain = listened(server, said)
-    rude = listened(server, said, end, bytes_of(speech(1, 2)), flush, other, "x", b"1")
+    end, data = {"type": "CloseStream"}, bytes_of(speech(1, 1))
+    plain = listened(server, data)
+    rude = listened(server, data, end, bytes_of(speech(1, 2)), flush, other, "x", b"1")
     for found, code in (plain, rude):
         assert code == 1000 and found[-1]["duration"] == pytest.approx(1)
     texts = [

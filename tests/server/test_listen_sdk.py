@@ -99,10 +99,10 @@ def test_words_are_boosted_and_changed_under_way(server, speech):
 
 
 def test_events_of_speech(server):
-    said = rounded_rows(utterances(3)[1])  # whole: its last word is no half one
-    quiet = np.full((150, said.shape[1]), -24, np.float32)
+    spoken = rounded_rows(utterances(3)[1])  # whole: its last word is no half one
+    quiet = np.full((150, spoken.shape[1]), -24, np.float32)
     quiet[:, 0] = 0
-    rows = np.concatenate([said, quiet])
+    rows = np.concatenate([spoken, quiet])
     found = talk(
         server,
         lambda socket: [

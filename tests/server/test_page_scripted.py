@@ -228,10 +228,10 @@ def test_a_wrong_key_and_the_right_one(short, open_page):
     page = open_page(short.address)
     expect(page.locator("#key-field")).to_be_focused()
     expect(page.locator("#trouble")).to_be_hidden()
-    for key, said in (("open", "rejects this key"), ("sesame", "")):
+    for key, text in (("open", "rejects this key"), ("sesame", "")):
         page.get_by_label("This server requires a key").fill(key)
         page.keyboard.press("Enter")
-        expect(page.locator("#trouble p")).to_contain_text(said)
+        expect(page.locator("#trouble p")).to_contain_text(text)
     expect(page.locator("#key-form")).to_be_hidden()
     listen_until(page, "one")
     end(page)
@@ -249,9 +249,9 @@ WITHOUT = {
 }
 
 
-@pytest.mark.parametrize("said", WITHOUT)
-def test_without_a_microphone_a_sentence(short, open_page, said):
-    script = WITHOUT[said]
+@pytest.mark.parametrize("sentence", WITHOUT)
+def test_without_a_microphone_a_sentence(short, open_page, sentence):
+    script = WITHOUT[sentence]
     if script.endswith("Error"):
         script = (
             "navigator.mediaDevices.getUserMedia = () =>"
@@ -259,7 +259,7 @@ def test_without_a_microphone_a_sentence(short, open_page, said):
         )
     page = open_page(short.address, script)
     page.get_by_role("button", name="Listen").click()
-    expect(page.locator("#trouble p")).to_contain_text(said)
+    expect(page.locator("#trouble p")).to_contain_text(sentence)
     expect(page.locator("#listen")).to_have_text("Listen")
     assert not short.script.streams
 
@@ -297,7 +297,7 @@ def test_a_dropped_file_is_words_and_subtitles(short, open_page):
     [form] = short.script.forms
     assert form["bytes"] == 5 and form["response_format"] == "verbose_json"
     assert form["boosts"] == '{"zzyzx":3,"new york":null}'
-    words = [word_of(w["word"], w["start"], w["end"]) for said in SHORT for w in said]
+    words = [word_of(w["word"], w["start"], w["end"]) for event in SHORT for w in event]
     forms = {"SRT": srt_text(words), "VTT": vtt_text(words)}
     for kind, text in (forms | {"Text": "one two\nthree\n"}).items():
         page.get_by_role("button", name=f"Copy as {kind}").click()
@@ -408,8 +408,8 @@ def test_the_page_takes_no_name_of_the_window(short, open_page):
     ],
 )
 def test_readings_mark_what_differs(scripted, open_page, other, shown):
-    said = [["one", 0.2, 0.9], ["two", 0.2, 0.9], ["three", 0.2, 0.9]]
-    [words] = scripted.script.utterances = timed((said,))
+    spans = [["one", 0.2, 0.9], ["two", 0.2, 0.9], ["three", 0.2, 0.9]]
+    [words] = scripted.script.utterances = timed((spans,))
     times = {one["word"]: one for one in words}
     at = {"start": 0.4, "end": 0.5}
     scripted.script.hypotheses = [

@@ -60,7 +60,7 @@ def nothing_is_left(open_server):
 
 
 @pytest.fixture(scope="module")
-def said():
+def spoken():
     """Rows of whole utterances with a second's pause behind each."""
     parts = [rounded_rows(one) for one in utterances(9)]
     pause = np.full((60, parts[0].shape[1]), -24, np.float32)
@@ -154,8 +154,8 @@ def deepgram_texts(server, data, query):
     return [one for one in finals if one]
 
 
-def test_pauses_end_items_with_the_words_of_deepgrams_stream(open_server, said):
-    data = b"".join(map(bytes_of, said))
+def test_pauses_end_items_with_the_words_of_deepgrams_stream(open_server, spoken):
+    data = b"".join(map(bytes_of, spoken))
     expected = deepgram_texts(open_server, data, "endpointing=700")
 
     async def run(client):
@@ -166,7 +166,7 @@ def test_pauses_end_items_with_the_words_of_deepgrams_stream(open_server, said):
             await client.until(f"{TEXT}completed")
 
     client = talk(open_server, run)
-    assert client.transcripts() == expected and len(expected) >= len(said)
+    assert client.transcripts() == expected and len(expected) >= len(spoken)
     items = [one["item_id"] for one in client.of("input_audio_buffer.committed")]
     previous = [
         one["previous_item_id"] for one in client.of("input_audio_buffer.committed")
@@ -194,27 +194,27 @@ def test_pauses_end_items_with_the_words_of_deepgrams_stream(open_server, said):
     ]
 
 
-def test_only_commits_end_items_without_turn_detection(open_server, decoder, said):
+def test_only_commits_end_items_without_turn_detection(open_server, decoder, spoken):
     """Long ones too: the engine ends utterances after 20 s."""
-    first = np.concatenate([*said, *said])
+    first = np.concatenate([*spoken, *spoken])
     assert len(first) > 1100  # 22 s
 
     async def run(client):
         await client.update(format=PCM16, turn_detection=None)
         await client.append(bytes_of(first))
         await client.send("input_audio_buffer.commit")
-        await client.append(bytes_of(said[1]))
+        await client.append(bytes_of(spoken[1]))
         await client.send("input_audio_buffer.commit")
         await client.until(f"{TEXT}completed")
         await client.until(f"{TEXT}completed")
 
     client = talk(open_server, run)
     whole = " ".join(deepgram_texts(open_server, bytes_of(first), "endpointing=false"))
-    [hypothesis] = decoder.decode([said[1]])
+    [hypothesis] = decoder.decode([spoken[1]])
     assert client.transcripts() == [whole, hypothesis.text]
     assert "input_audio_buffer.speech_started" not in client.kinds()
     seconds = [one["usage"]["seconds"] for one in client.of(f"{TEXT}completed")]
-    assert seconds == [pytest.approx(len(x) * 0.02) for x in (first, said[1])]
+    assert seconds == [pytest.approx(len(x) * 0.02) for x in (first, spoken[1])]
     assert len(client.of(f"{TEXT}delta")) > 3
 
 
@@ -246,7 +246,7 @@ def test_words_at_24_khz_and_of_telephones(open_server):
         assert done["usage"]["seconds"] == pytest.approx(messages[-1]["duration"])
 
 
-def test_openais_client(server, said):
+def test_openais_client(server, spoken):
     from openai.types.realtime import SessionUpdatedEvent
 
     async def run():
@@ -267,7 +267,7 @@ def test_openais_client(server, said):
                     "include": ["item.input_audio_transcription.logprobs"],
                 }
             )
-            data = bytes_of(said[0])
+            data = bytes_of(spoken[0])
             for first in range(0, len(data), 16_000):
                 audio = base64.b64encode(data[first : first + 16_000]).decode()
                 await connection.input_audio_buffer.append(audio=audio)
@@ -285,23 +285,23 @@ def test_openais_client(server, said):
     assert found[-1].transcript == text and len(text.split()) > 3
 
 
-def test_words_to_expect_change_a_word(open_server, decoder, said):
-    [plain] = decoder.decode([said[0]])
-    [boosted] = decoder.decode([said[0]], boosts=["yet"])
+def test_words_to_expect_change_a_word(open_server, decoder, spoken):
+    [plain] = decoder.decode([spoken[0]])
+    [boosted] = decoder.decode([spoken[0]], boosts=["yet"])
     assert boosted.text != plain.text
     texts = {"keywords": ["Yet"], "prompt": "Names: Zzyzx, Qwert"}
 
     async def run(client):
         await client.update(format=PCM16, turn_detection=None)
         updated = await client.update(transcription=texts)
-        told, *_ = updated["session"]["warnings"]
-        assert told == "2 boosts of the prompt: 'Zzyzx', 'Qwert'"
+        message, *_ = updated["session"]["warnings"]
+        assert message == "2 boosts of the prompt: 'Zzyzx', 'Qwert'"
         assert "'Qwert' (fits no word)" in " ".join(updated["session"]["warnings"])
-        await client.append(bytes_of(said[0]))
+        await client.append(bytes_of(spoken[0]))
         await client.send("input_audio_buffer.commit")
         await client.until(f"{TEXT}completed")
         await client.update(transcription={"keywords": [], "prompt": None})
-        await client.append(bytes_of(said[0]))
+        await client.append(bytes_of(spoken[0]))
         await client.send("input_audio_buffer.commit")
         await client.until(f"{TEXT}completed")
 
@@ -309,14 +309,14 @@ def test_words_to_expect_change_a_word(open_server, decoder, said):
     assert client.transcripts() == [boosted.text, plain.text]
 
 
-def test_cleared_audio_has_no_text(open_server, decoder, said):
-    texts = deepgram_texts(open_server, bytes_of(said[1]), "")
+def test_cleared_audio_has_no_text(open_server, decoder, spoken):
+    texts = deepgram_texts(open_server, bytes_of(spoken[1]), "")
 
     async def run(client):
         await client.update(format=PCM16, turn_detection=None)
-        await client.append(bytes_of(said[0]))
+        await client.append(bytes_of(spoken[0]))
         await client.send("input_audio_buffer.commit")
-        await client.append(bytes_of(said[1]))
+        await client.append(bytes_of(spoken[1]))
         await client.send("input_audio_buffer.clear")
         await client.until("input_audio_buffer.cleared")
         await client.send("input_audio_buffer.commit", event_id="mine")
@@ -325,14 +325,14 @@ def test_cleared_audio_has_no_text(open_server, decoder, said):
         assert error["event_id"] == "mine"
         updated = await client.update(turn_detection={"type": "semantic_vad"})
         assert updated["type"] == "session.updated"  # no stream is under way
-        await client.append(bytes_of(said[1]))
+        await client.append(bytes_of(spoken[1]))
         for _ in texts:
             await client.until(f"{TEXT}completed")
 
     client = talk(open_server, run)
-    assert client.transcripts() == [decoder.decode([said[0]])[0].text, *texts]
+    assert client.transcripts() == [decoder.decode([spoken[0]])[0].text, *texts]
     start = client.of("input_audio_buffer.speech_started")[0]
-    assert start["audio_start_ms"] > 20 * (len(said[0]) + len(said[1]))
+    assert start["audio_start_ms"] > 20 * (len(spoken[0]) + len(spoken[1]))
 
 
 def test_a_full_server_refuses_at_the_handshake(open_server):
@@ -493,12 +493,12 @@ class FailingEncoder(StreamingRowEncoder):
         return super().step(states, chunks, last)
 
 
-def test_a_failing_model_fails_the_item_and_closes(encoder, decoder, said):
+def test_a_failing_model_fails_the_item_and_closes(encoder, decoder, spoken):
     service = Service(FailingEncoder(encoder.spec.tokens), decoder, LIMITS)
 
     async def run(client):
         await client.update(format=PCM16, turn_detection=None)
-        await client.append(bytes_of(said[0]))
+        await client.append(bytes_of(spoken[0]))
         await client.send("input_audio_buffer.commit")
         await client.until(f"{TEXT}completed")
         await client.append(bytes(64_000))
@@ -515,15 +515,15 @@ def test_a_failing_model_fails_the_item_and_closes(encoder, decoder, said):
     assert client.kinds()[-1] == "error" and "secret" not in json.dumps(client.events)
 
 
-def test_a_draining_server_completes_the_item(encoder, decoder, said):
+def test_a_draining_server_completes_the_item(encoder, decoder, spoken):
     service = Service(encoder, decoder, LIMITS)
 
     async def run(client):
         await client.update(format=PCM16, turn_detection=None)
-        await client.append(bytes_of(said[0]))
+        await client.append(bytes_of(spoken[0]))
         wait_until(lambda: len(service.engine) == 1)
         [stream] = service.engine._streams
-        while stream.audio_s < len(said[0]) * 0.02 - 0.001:
+        while stream.audio_s < len(spoken[0]) * 0.02 - 0.001:
             await asyncio.sleep(0.01)
         service.engine.drain()
         await rest(client)
@@ -531,25 +531,25 @@ def test_a_draining_server_completes_the_item(encoder, decoder, said):
     with serving(service) as server:
         client = talk(server, run)
     assert client.socket.close_code == 1001
-    assert client.transcripts() == [decoder.decode([said[0]])[0].text]
+    assert client.transcripts() == [decoder.decode([spoken[0]])[0].text]
 
 
-def test_cleared_words_are_in_no_readable_text(encoder, decoder, said):
+def test_cleared_words_are_in_no_readable_text(encoder, decoder, spoken):
     readable = Readable(load_itn(), load_punctuation(), smart=True)
     service = Service(encoder, decoder, LIMITS, readable=readable)
     expected = Formatter("en", "en").stream()
 
     async def run(client):
         await client.update(format=PCM16, turn_detection=None)
-        await client.append(bytes_of(np.concatenate([said[0], said[0], said[0]])))
+        await client.append(bytes_of(np.concatenate([spoken[0], spoken[0], spoken[0]])))
         await client.until(f"{TEXT}delta")
         await client.send("input_audio_buffer.clear")
         await client.until("input_audio_buffer.cleared")
-        await client.append(bytes_of(said[1]))
+        await client.append(bytes_of(spoken[1]))
         await client.send("input_audio_buffer.commit")
         await client.until(f"{TEXT}completed")
 
     with serving(service) as server:
         client = talk(server, run)
-    words = decoder.decode([said[1]])[0].words
+    words = decoder.decode([spoken[1]])[0].words
     assert client.transcripts() == [expected.end(words).text]

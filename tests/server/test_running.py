@@ -315,7 +315,7 @@ def test_keys_that_no_header_carries(tmp_path, monkeypatch, text):
 
 
 @pytest.mark.parametrize(
-    "flags, told",
+    "flags, message",
     [
         (("--origin", "example.org"), "--origin 'example.org', expected"),
         (("--origin", "https://example.org/"), "scheme, host and port alone"),
@@ -323,10 +323,10 @@ def test_keys_that_no_header_carries(tmp_path, monkeypatch, text):
         ((), "--decoder wfst without --graph"),
     ],
 )
-def test_flags_that_do_not_go_together(flags, told, capsys):
+def test_flags_that_do_not_go_together(flags, message, capsys):
     assert main(["serve", "model", *flags]) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("wfstdec serve: ") and told in line
+    assert line.startswith("wfstdec serve: ") and message in line
 
 
 def test_missing_packages_are_named():

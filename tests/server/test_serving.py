@@ -108,12 +108,12 @@ def test_the_tokens_named_are_those_of_the_model(graph, decoder, tmp_path):
 
 
 def test_what_is_wrong_is_said_in_a_line(graph, tmp_path, capsys):
-    for flags, told in (
+    for flags, message in (
         (["--key-file", str(tmp_path / "nowhere")], "nowhere"),
         (["--ssl-certfile", "cert.pem"], "cert.pem"),
     ):
         assert main(["serve", MODEL, "--port", "0", *searching(graph), *flags]) == 1
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     with Program(*searching(graph), "--host", "192.0.2.1") as program:
         errors = program.errors()
         assert program.process.returncode in (1, 2)

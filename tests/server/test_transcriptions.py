@@ -32,7 +32,7 @@ LIMITS = Limits(requests=4, body_bytes=8 << 20, file_s=200.0, idle_s=1.0, boosts
 
 
 class GatedEncoder(RowEncoder):
-    """Waits at each piece until it may go on; counts pieces."""
+    """Waits at each piece until it may continue; counts pieces."""
 
     def __init__(self, tokens):
         super().__init__(tokens)
@@ -214,7 +214,7 @@ def test_what_fails_under_way_is_an_event(server, openai_client, speech):
             deltas.append(one.delta)
     assert len("".join(deltas).split()) > 20
     answer = post(server, b"no audio at all, but some bytes", stream="true")
-    assert answer.status_code == 415  # nothing was said yet: a status
+    assert answer.status_code == 415  # nothing was sent yet: a status
 
 
 def test_the_last_event_has_all_that_verbose_json_has(server, speech):
@@ -427,7 +427,7 @@ def test_every_form_of_json_and_text(server, openai_client, decoder, speech):
 
 def test_values_that_are_none(server, speech):
     recording = wav_of(speech(1, 1))
-    for name, value, told in (
+    for name, value, message in (
         ("response_format", "xml", "'json', 'text', 'srt', 'verbose_json', 'vtt'"),
         ("stream", "maybe", "'true', 'false'"),
         ("nbest", "0", "1 to 100"),
@@ -444,7 +444,7 @@ def test_values_that_are_none(server, speech):
     ):
         answer = post(server, recording, **{name: value})
         error = error_of(answer)
-        assert answer.status_code == 400 and told in error["message"], (name, error)
+        assert answer.status_code == 400 and message in error["message"], (name, error)
         assert error["param"] == name.removesuffix("[]")
     twice = post(server, recording, response_format=["json", "text"])
     assert "2 times" in error_of(twice)["message"]

@@ -53,8 +53,8 @@ def frames(text, names="_abn|"):
 def boosts_of(case, listed):
     boosts = dict(case.boosts)
     for word, _, bonus in listed:
-        said = [one.tokens for one in listed if one.word == word]
-        boosts[word] = BoostEntry(word, said, bonus)
+        prons = [one.tokens for one in listed if one.word == word]
+        boosts[word] = BoostEntry(word, prons, bonus)
     return boosts
 
 

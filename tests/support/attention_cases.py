@@ -94,8 +94,8 @@ class Case:
 
     def cost_by(self, coster):
         def cost(text, token):
-            said = [t for t in text if t in self.letters]
-            history = ("<s>", *(self.letters[t] for t in said))
+            spoken = [t for t in text if t in self.letters]
+            history = ("<s>", *(self.letters[t] for t in spoken))
             return coster(history, "</s>" if token is None else self.letters[token])
 
         return cost

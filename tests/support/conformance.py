@@ -5,7 +5,7 @@ drawn = draw(cell, np.random.default_rng(3))
 decoder = drawn.make(threads=2)
 found = read(cell, decoder, drawn.utterances, boosts=drawn.boosts)
 
-Here, and nowhere in the promises, stands what users cannot say: a device in emulation,
+Here, and nowhere in the promises, is what users cannot set: a device in emulation,
 and how much room a search has at first.
 """
 
@@ -203,10 +203,10 @@ def adds_words(cell, rng):
 
 def with_homophones(entries):
     """The entries, and words of equal pronunciation and cost: they tie."""
-    said = [entry for entry in entries if entry.pronunciations]
+    pronounced = [entry for entry in entries if entry.pronunciations]
     return [
         *entries,
-        *(dataclasses.replace(entry, text=f"{entry.text}-too") for entry in said),
+        *(dataclasses.replace(entry, text=f"{entry.text}-too") for entry in pronounced),
     ]
 
 

@@ -212,8 +212,8 @@ def random_tables(rng, num_tokens, num_words=None):
     entries = []
     if others:
         for _ in range(int(rng.integers(0, 3 * num_words))):
-            said = rng.choice(others, size=int(rng.integers(1, 4))).tolist()
-            entries.append((int(rng.integers(1, num_words + 1)), tuple(said)))
+            labels = rng.choice(others, size=int(rng.integers(1, 4))).tolist()
+            entries.append((int(rng.integers(1, num_words + 1)), tuple(labels)))
     fillers = [i for i in others if rng.random() < 0.2]
     vocabulary = Vocabulary(
         tokens=token_table(names),
@@ -314,7 +314,7 @@ def phrases_of_graph(rng, graph, unit=None):
         for _ in range(rng.integers(1, 9))
     }
     boundary = int(few[0]) if unit == "token" and rng.random() < 0.2 else None
-    said = {
+    amounts = {
         phrase: weight
         for phrase, weight in phrases.items()
         if any(few[int(i)] != boundary for i in phrase.split())
@@ -323,7 +323,7 @@ def phrases_of_graph(rng, graph, unit=None):
     def compile_them(phrases):
         return PhraseCompiler(spell, labels, options, boundary).compile(phrases)
 
-    return compile_them, said
+    return compile_them, amounts
 
 
 def dense_graph(rng, num_states=25):

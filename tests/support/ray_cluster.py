@@ -3,8 +3,8 @@
     python tests/support/ray_cluster.py 4       # CPUs; prints the address
                                                 # and ends when standard input does
 
-`ray stop` would end every cluster of the machine. Who may use the cluster is told by a
-token in the environment: Ray would else put one into the user's home.
+`ray stop` would end every cluster of the machine. A token in the environment says who
+may use the cluster: Ray would else put one into the user's home.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ ROOT = HERE.parent.parent
 def cluster(num_cpus, **environment):
     """A cluster's address; its workers find the modules of tests."""
     own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    # Beside tests that keep all cores busy, workers of lower priority, as Ray's are,
+    # Next to tests that keep all cores busy, workers of lower priority, as Ray's are,
     # would get next to no time.
     own |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", **environment}
     os.environ.update(own)

@@ -17,9 +17,9 @@ def speech_graph(topology):
     tokens = read_tokens(RECIPE / "tokens.txt")
     lexicon = read_lexicon(RECIPE / "lexicon.txt.gz", tokens, separator="<wb>")
     lines = (RECIPE / "refs.txt").read_text("utf-8").splitlines()
-    said = {word for line in lines for word in line.split()[1:]}
+    spoken = {word for line in lines for word in line.split()[1:]}
     some = dict.fromkeys(lexicon.words)
-    lexicon, _ = lexicon.restrict(said | set(list(some)[::20]))
+    lexicon, _ = lexicon.restrict(spoken | set(list(some)[::20]))
     return wfstdec.build_graph(
         tokens=tokens,
         lexicon=lexicon,

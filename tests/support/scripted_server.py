@@ -179,7 +179,7 @@ class ScriptedServer:
         first = not script.streams
         script.streams.append(stream)
         code = script.closes.pop(0) if script.closes else None
-        said = _Said(script, script.utterances if first else script.later)
+        results = _Said(script, script.utterances if first else script.later)
         while True:
             message = await websocket.receive()
             if message["type"] == "websocket.disconnect":
@@ -187,11 +187,11 @@ class ScriptedServer:
             if data := message.get("bytes"):
                 stream.audio += data
             elif await self._told(websocket, json.loads(message["text"])):
-                for result in said.until(stream.seconds, ended=True):
+                for result in results.until(stream.seconds, ended=True):
                     await websocket.send_json(result)
                 await websocket.close(1000)
                 return
-            for result in said.until(min(stream.seconds, script.held_s)):
+            for result in results.until(min(stream.seconds, script.held_s)):
                 await websocket.send_json(result)
             if code and stream.seconds >= script.close_s:
                 if code == 1006:
@@ -235,8 +235,8 @@ class _Said:
     def until(self, audio_s, ended=False):
         while self.at < len(self.utterances):
             words = self.utterances[self.at]
-            heard = [word for word in words if word["end"] <= audio_s]
-            new = heard[self.taken :]
+            words_so_far = [word for word in words if word["end"] <= audio_s]
+            new = words_so_far[self.taken :]
             end_s = words[-1]["end"] + 0.5
             if audio_s >= end_s or ended:
                 yield self.result(new, min(audio_s, end_s), True, True)
@@ -245,8 +245,8 @@ class _Said:
             if len(new) >= 2:
                 yield self.result(new[:1], new[0]["end"], True)
                 self.taken += 1
-            elif new and heard != self.shown:
-                self.shown = heard
+            elif new and words_so_far != self.shown:
+                self.shown = words_so_far
                 yield self.result(new, audio_s, False)
             return
 

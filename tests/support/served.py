@@ -4,7 +4,7 @@
         httpx.get(f"{server.url}/health")
         websockets.sync.client.connect(f"{server.ws}/v1/listen")
 
-`still_service()` has an engine that advances nothing: for what stands before it.
+`still_service()` has an engine that advances nothing: for what is before it.
 `listened` is a plain client of `/v1/listen`, `post_file` one of files.
 """
 

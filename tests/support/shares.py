@@ -46,7 +46,7 @@ def share_of_flag(text):
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
-        f"share(keep=0): runs in one of {SHARES} shares, one with each commit; so many "
+        f"share(keep=0): runs in one of {SHARES} shares, one with each commit; `keep` "
         "of its cases always run",
     )
     share, seed = config.getoption("--share"), "--share"
@@ -68,8 +68,8 @@ def seed_of(root):
     """The hash of the commit, or of the sources where git does not know them."""
     words = ["git", "-C", root, "rev-parse", "--show-toplevel", "HEAD"]
     try:
-        told = subprocess.run(words, capture_output=True, text=True, check=True)
-        top, commit = told.stdout.split()
+        output = subprocess.run(words, capture_output=True, text=True, check=True)
+        top, commit = output.stdout.split()
         if Path(top) == root:
             return commit[:12]
     except (OSError, ValueError, subprocess.CalledProcessError):
@@ -149,8 +149,8 @@ def pytest_runtest_makereport(item, call):
     if report.failed and item.stash.get(_SHARED, False):
         _, seed = item.config.stash[_CHOSEN]
         share = digest_of(item.nodeid) % SHARES
-        told = f"share {share} of {SHARES}, seed {seed}\n{how_to_repeat(share)}"
-        report.sections.append(("share", f"{told} '{item.nodeid}'"))
+        text = f"share {share} of {SHARES}, seed {seed}\n{how_to_repeat(share)}"
+        report.sections.append(("share", f"{text} '{item.nodeid}'"))
     return report
 
 
@@ -162,7 +162,7 @@ def pytest_terminal_summary(terminalreporter, config):
     """Name the share that ran, at the end."""
     share, seed = config.stash[_CHOSEN]
     if share in (ALL, NONE):
-        told = f"share: {share}, by {seed}"
+        text = f"share: {share}, by {seed}"
     else:
-        told = f"share {share} of {SHARES}, seed {seed}; {how_to_repeat(share)}"
-    terminalreporter.write_line(told)
+        text = f"share {share} of {SHARES}, seed {seed}; {how_to_repeat(share)}"
+    terminalreporter.write_line(text)

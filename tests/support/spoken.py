@@ -20,10 +20,10 @@ WORDS = {"ab": "a b", "cab": "c a b", "c": "c"}
 def logprobs(waveform):
     """Log-probs [T, 5], nearly all on the token that a frame says."""
     frames = waveform[: len(waveform) // FRAME * FRAME].reshape(-1, FRAME)
-    said = np.rint(8 * frames.mean(axis=1)).astype(int)
+    best = np.rint(8 * frames.mean(axis=1)).astype(int)
     rest = 0.008 + 0.002 * (len(waveform) % 9973) / 9973
-    rows = np.full((len(said), len(TOKENS)), np.log(rest), np.float32)
-    rows[np.arange(len(said)), said] = np.log(1 - 4 * rest)
+    rows = np.full((len(best), len(TOKENS)), np.log(rest), np.float32)
+    rows[np.arange(len(best)), best] = np.log(1 - 4 * rest)
     return rows
 
 

@@ -70,8 +70,8 @@ def read_textgrid(text):
         at += 5
         intervals = []
         for _ in range(int(size)):
-            start, stop, said = values[at : at + 3]
-            intervals.append((float(start), float(stop), said))
+            start, stop, label = values[at : at + 3]
+            intervals.append((float(start), float(stop), label))
             at += 3
         assert intervals[0][0] == begin and intervals[-1][1] == end
         for one, other in zip(intervals, intervals[1:], strict=False):

@@ -1,6 +1,6 @@
 """Tiny ONNX models of the shapes that toolkits export, with random weights.
 
-Small graphs stand as text; `write_onnx` gives them weights and metadata.
+Small graphs are text; `write_onnx` gives them weights and metadata.
 """
 
 import json
@@ -303,7 +303,7 @@ def nemo_streaming_model(path, size=5, output="logprobs", **metadata):
 
 
 def wenet_model(path, size=5):
-    """Chunks of 4 frames, 2 to the left; masked parts of it go into every frame."""
+    """WeNet: chunks of 4 frames, 2 to the left; what the mask has is in every frame."""
     states = [("attn_cache", 4, 1), ("conv_cache", 4, 1)]
     text = f"""g (float[N, T, 80] x, int64[1] offset, int64[1] required_cache_size,
             float[2, 1, C, 8] attn_cache, float[2, 1, 4, 2] conv_cache,

@@ -62,13 +62,13 @@ def large_decoder(rng, num_tokens, num_words, options, *, separator="|"):
         return TrieDecoder(tokens=token_table(names), lm=lm, options=options)
     letters = np.arange(2, num_tokens)
     near = rng.choice(letters, min(12, len(letters)), replace=False)
-    said = {
+    distinct = {
         tuple(rng.choice(near, rng.integers(1, 5)).tolist()) for _ in range(num_words)
     }
-    prons = sorted(said)
+    prons = sorted(distinct)
     words = [f"W{i // 2}" for i in range(len(prons))]  # of two pronunciations each
     words[1::3] = [f"W{i}" for i in range(1000, 1000 + len(words[1::3]))]
-    prons += prons[: num_words // 4]  # words that are said alike
+    prons += prons[: num_words // 4]  # words with equal tokens
     words += [f"S{i}" for i in range(num_words // 4)]
     lm = random_arpa(rng, sorted({*words}), 4 * num_words)
     costs = (rng.integers(0, 4, len(words)) / 4).astype(np.float32)
@@ -87,11 +87,11 @@ def spoken(rng, decoder, num_frames):
     num_tokens = len(decoder.tokens)
     frames = []
     while len(frames) < num_frames:
-        said = [int(rng.integers(1, num_tokens))]
+        text = [int(rng.integers(1, num_tokens))]
         if decoder.lexicon is not None:
             at = int(rng.integers(len(decoder.lexicon.pronunciations)))
-            said = [*decoder.lexicon.pronunciations[at], 1]
-        for token in said:
+            text = [*decoder.lexicon.pronunciations[at], 1]
+        for token in text:
             frames += [0] * (frames[-1:] == [token]) + [token]
     logits = rng.normal(0, 1, (num_frames, num_tokens))
     logits[np.arange(num_frames), frames[:num_frames]] += rng.integers(1, 6)

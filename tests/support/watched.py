@@ -15,8 +15,8 @@ import spoken
 
 def logprobs(waveform):
     folder = Path(os.environ["WATCHED"])
-    with open(folder / "heard", "a") as heard:
-        heard.write(f"{len(waveform)}\n")
+    with open(folder / "heard", "a") as file:
+        file.write(f"{len(waveform)}\n")
     slow, deadly = folder / "slow", folder / "deadly"
     if slow.exists():
         time.sleep(float(slow.read_text()))

@@ -1,4 +1,4 @@
-"""KenLM binaries: beside the ARPA file they were made of, beside KenLM, damaged."""
+"""KenLM binaries: against the ARPA file they were made of, against KenLM, damaged."""
 
 import io
 import struct
@@ -54,7 +54,7 @@ def scorer(model):
 def test_all_ngrams_of_the_file_it_was_made_of(name, arpa):
     found, want = grams_of(read_arpa(FILES / f"{name}.bin")), grams_of(arpa)
     assert set(want) < set(found)  # KenLM adds suffixes that are not listed
-    del want[("<s>",)]  # nobody predicts it
+    del want[("<s>",)]  # it is never predicted
     for gram, values in want.items():
         assert found[gram] == pytest.approx(values, rel=1e-6, abs=1e-7), gram
 

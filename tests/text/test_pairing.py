@@ -1,4 +1,4 @@
-"""Utterance ids and words of two sides, and what is said where they differ."""
+"""Utterance ids and words of two sides, and the messages where they differ."""
 
 import logging
 

@@ -24,15 +24,15 @@ def vocabulary():
 
 def oov_words(vocabulary):
     """A new word, and a further pronunciation of a known one."""
-    said = {"bab": [(3, 2, 3)], "ab": [(2, 2)]}
-    return OovWords.of(said, {"bab": 1.0}, word_ids(WORDS), len(WORDS))
+    prons = {"bab": [(3, 2, 3)], "ab": [(2, 2)]}
+    return OovWords.of(prons, {"bab": 1.0}, word_ids(WORDS), len(WORDS))
 
 
 def rows(vocabulary):
     """(word, tokens, cost) of all pronunciations."""
-    said = vocabulary.pronunciations
-    tokens = np.split(said.tokens, said.splits[1:-1])
-    columns = zip(said.word.tolist(), tokens, said.cost.tolist(), strict=True)
+    prons = vocabulary.pronunciations
+    tokens = np.split(prons.tokens, prons.splits[1:-1])
+    columns = zip(prons.word.tolist(), tokens, prons.cost.tolist(), strict=True)
     return [(vocabulary.words[w], tuple(t.tolist()), cost) for w, t, cost in columns]
 
 

@@ -86,13 +86,13 @@ def test_long_audio_is_cut_in_silences_and_each_piece_encoded_whole(decoder):
     words, sound = speech(150, seed=5)
     model = SpokenEncoder()
     transcriber = wfstdec.Transcriber(model, decoder, workers=2)
-    heard, told = [], []
+    seconds, pieces = [], []
     [found] = transcriber.run(
         [Recording("long", sound)],
-        on_audio=heard.append,
-        on_piece=lambda start, hypotheses: told.append((start, hypotheses)),
+        on_audio=seconds.append,
+        on_piece=lambda start, hypotheses: pieces.append((start, hypotheses)),
     )
-    assert tuple(told) == found.pieces
+    assert tuple(pieces) == found.pieces
     frames = np.rint(8 * sound.reshape(-1, FRAME)[:, 0]).astype(int)
     starts = [start for start, _ in found.pieces]
     assert len(starts) > 5 and starts[0] == 0
@@ -104,7 +104,7 @@ def test_long_audio_is_cut_in_silences_and_each_piece_encoded_whole(decoder):
         assert bits(hypothesis) == bits(decoder.decode([rows])[0])
     joined = found.hypothesis
     assert joined.text == texts(words) and joined.num_frames == len(frames)
-    assert sum(heard) == pytest.approx(found.audio_s) == len(sound) / RATE
+    assert sum(seconds) == pytest.approx(found.audio_s) == len(sound) / RATE
     [whole] = decoder.decode(model.encode([sound]))
     assert [w[:5] for w in joined.words] == [w[:5] for w in whole.words]
     assert joined.token_frames == whole.token_frames
@@ -340,10 +340,10 @@ def test_finals_are_the_same_however_the_audio_comes(decoder, kind):
         found.append([(bits(one.hypothesis), one.rule) for one in finals])
     assert found.count(found[0]) == len(found)
     assert len(finals) > 5 and finals[-1].rule is None
-    said = [word for final in finals for word in final.hypothesis.words]
-    assert [word.text for word in said] == words
-    assert all(a.end_frame <= b.start_frame for a, b in itertools.pairwise(said))
-    for word in said:  # where it was spoken
+    spoken = [word for final in finals for word in final.hypothesis.words]
+    assert [word.text for word in spoken] == words
+    assert all(a.end_frame <= b.start_frame for a, b in itertools.pairwise(spoken))
+    for word in spoken:  # where it was spoken
         sounds = sound[word.start_frame * FRAME : word.end_frame * FRAME : FRAME]
         assert sounds[0] > 0.2 and sounds[-1] > 0.2
 

@@ -64,5 +64,5 @@ def assert_same(one, other, ended):
     rows = live.flatten().nonzero()[:, 0].tolist()
     for row, length in zip(rows, one.length.flatten()[rows].tolist(), strict=True):
         assert torch.equal(one.rows[row, :length], other.rows[row, :length])
-        if not ended[row // one.score.shape[1]]:  # behind the end nobody asks for it
+        if not ended[row // one.score.shape[1]]:  # behind the end it is not asked for
             assert one.g[row] == other.g[row]

@@ -166,7 +166,7 @@ def test_frames_that_outgrow_shared_memory():
 
 
 def test_a_bad_chunk_moves_no_session():
-    """Whatever grew or was about to: all go on from where they were."""
+    """Whatever grew or was about to: all continue from where they were."""
     for seed in range(6):
         rng = np.random.default_rng(seed)
         options = small_options(
@@ -202,9 +202,9 @@ def test_the_first_utterance_that_has_no_logprob_is_named():
     for i in (3, 1):
         batch[i][4, 7] = np.inf
     backend = emulated(decoder._space, num_blocks=1)
-    with pytest.raises(LogprobError, match=r"inf in frame 4") as told:
+    with pytest.raises(LogprobError, match=r"inf in frame 4") as raised:
         found(backend, decoder, list(map(in_32_bits, batch)))
-    assert told.value.utterance == 1
+    assert raised.value.utterance == 1
 
 
 @pytest.mark.parametrize("merge", MERGES)
@@ -316,6 +316,6 @@ def test_a_device_that_fails_says_what_was_done():
     decoder = large_decoder(rng, 20, 0, small_options(rng, beam_size=8))
     decoder._backend = emulated(decoder._space)
     decoder._backend.device_space.work(8).device.fail_after = 0
-    with pytest.raises(DeviceError) as told:
+    with pytest.raises(DeviceError) as raised:
         decoder.decode([spoken(rng, decoder, 3)] * 2)
-    assert set(told.value.missing) == {0, 1} and told.value.done == {}
+    assert set(raised.value.missing) == {0, 1} and raised.value.done == {}

@@ -1,4 +1,4 @@
-"""A user's own model in the trie decoder: by hand, beside n-grams, oracle, errors."""
+"""A user's own model in the trie decoder: by hand, against n-grams, oracle, errors."""
 
 import math
 

@@ -36,10 +36,10 @@ def test_tokens_that_share_bits(name, num_tokens):
     near = [v for v in range(1, num_tokens) if v % 64 in (0, 1, 7, 63)]
     for seed in range(6):
         rng = np.random.default_rng([seed, num_tokens])
-        said = {tuple(rng.choice(near, rng.integers(1, 4)).tolist()) for _ in range(60)}
+        some = {tuple(rng.choice(near, rng.integers(1, 4)).tolist()) for _ in range(60)}
         if seed % 2:  # the root has more children than tokens are near
-            said |= {(v,) for v in range(1, num_tokens)}
-        prons = tuple(sorted(said))
+            some |= {(v,) for v in range(1, num_tokens)}
+        prons = tuple(sorted(some))
         words = tuple("".join(names[v] for v in pron) for pron in prons)
         decoder = TrieDecoder(
             tokens=token_table(names),

@@ -298,7 +298,7 @@ BOUNDS = [
 @pytest.mark.parametrize("backend", SWEPT)
 @pytest.mark.parametrize("merge", MERGES)
 def test_a_pruned_search_finds_nothing_cheaper_than_there_is(merge, backend):
-    finished = dearer = 0
+    finished = costlier = 0
     for i in range(36):
         kind = naive_search_cases.KINDS[i % 6]
         case, texts = drawn(i, kind, merge)
@@ -311,9 +311,9 @@ def test_a_pruned_search_finds_nothing_cheaper_than_there_is(merge, backend):
             finished += 1
             cost = least[text_of(case, hyp)]
             assert hyp.total_cost >= cost - 1e-4 - 1e-5 * abs(cost)
-            dearer += hyp.total_cost > texts[0].cost + 1e-3
+            costlier += hyp.total_cost > texts[0].cost + 1e-3
             assert_consistent(case, hyp, merge)
-    assert finished > 100 and dearer > 20
+    assert finished > 100 and costlier > 20
 
 
 @pytest.mark.parametrize("backend", HOST_BACKENDS)

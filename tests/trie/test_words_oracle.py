@@ -113,11 +113,11 @@ def test_nothing_pruned(merge, fixed, backend):
         "listed": {"listed": True, "opened": False, "boosts": "no"},
         "opened": {"listed": False, "opened": True, "boosts": "no"},
     }.get(fixed, {"listed": True, "boosts": fixed})
-    beside = 0
+    added = 0
     for i in range(60, 90):
         tokens = naive_words.TOKENS[i % 4]
         made, texts = drawn(i, tokens, merge, **arguments)
         (hyp, *_) = decode(made, backend, merge=merge, lookahead=LOOKAHEADS[i % 3])
         assert_best(made, hyp, texts, merge)
-        beside += any(word not in made.table for word in words_of(hyp))
-    assert beside > 2
+        added += any(word not in made.table for word in words_of(hyp))
+    assert added > 2

@@ -87,7 +87,7 @@ def test_compiled_words_do_not_fit_a_graph_without_exits(tmp_path):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.share(keep=4)
 def test_random_cases(topology, fillers, backend, tmp_path):
-    said = 0
+    added = 0
     for i in range(20):
         rng = np.random.default_rng([i, len(topology), len(fillers)])
         case, listed = random_added_case(rng, topology=topology, fillers=fillers)
@@ -95,5 +95,5 @@ def test_random_cases(topology, fillers, backend, tmp_path):
         decoder = decoder_of(case, graph, backend)
         (hyp,) = decoder.decode([case.logprobs], boosts=boosts_of(case, listed))
         assert_best(hyp, best)
-        said += any(word.text not in graph.word_ids for word in hyp.words)
-    assert said > 2
+        added += any(word.text not in graph.word_ids for word in hyp.words)
+    assert added > 2

@@ -1,4 +1,4 @@
-"""Words and their times, wherever their labels stand."""
+"""Words and their times, wherever their labels are."""
 
 import itertools
 
@@ -41,7 +41,7 @@ def word_chain(words, vocabulary, label_at=0):
     before the first token, and the length of the word for one behind the last.
     """
     state, lines = itertools.count(1), ["0 0 _ - 0"]
-    ends = {0: None}  # the states to go on from: the token whose arc led there
+    ends = {0: None}  # the states to continue from: the token whose arc led there
 
     def arc(token, label):
         nonlocal ends
@@ -55,12 +55,12 @@ def word_chain(words, vocabulary, label_at=0):
         ends = {to: before.pop() if before else None, behind_blank: None}
 
     for entry in words:
-        word, *said = entry.split()
+        word, *spelled = entry.split()
         if label_at < 0:
             arc("-", word)
-        for i, token in enumerate(said):
+        for i, token in enumerate(spelled):
             arc(token, word if i == label_at else "-")
-        if label_at >= len(said):
+        if label_at >= len(spelled):
             arc("-", word)
     lines.extend(f"{at} 0" for at in ends)
     return text_graph("\n".join(lines), said=words, **vocabulary)
@@ -80,7 +80,7 @@ def test_times_do_not_depend_on_where_the_label_stands(label_at):
 
 
 def test_homophones_and_several_pronunciations():
-    said = ["hear a b", "here a b", "here a b b", "here b"]
+    prons = ["hear a b", "here a b", "here a b b", "here b"]
     for word, tokens, expected in [
         ("hear", "a b", "hear 0-2"),
         ("here", "a b", "here 0-2"),
@@ -89,7 +89,7 @@ def test_homophones_and_several_pronunciations():
     ]:
         names = [t for t in tokens.split() if t != "_"]
         graph = word_chain([" ".join([word, *names])], {}, label_at=0)
-        vocabulary = text_tables(words=graph.words, said=said)
+        vocabulary = text_tables(words=graph.words, said=prons)
         graph = PackedGraph.pack(
             graph.unpack(), repeats_of(graph), vocabulary, graph.info
         )
@@ -143,8 +143,8 @@ def test_without_pronunciations_a_word_ends_at_its_label():
 
 def test_pronunciations_that_do_not_fit_are_no_help():
     text = "0 1 a - 0\n1 2 b AB 0\n2 2 _ - 0\n2 3 a A 0\n3 0"
-    for said in (["AB b", "A a"], ["A a"], ["AB a b"], ["AB a b", "A a b"]):
-        assert times(decode(text_graph(text, said=said), "a b _ a")) == [
+    for prons in (["AB b", "A a"], ["A a"], ["AB a b"], ["AB a b", "A a b"]):
+        assert times(decode(text_graph(text, said=prons), "a b _ a")) == [
             "AB 0-2",
             "A 3-4",
         ]
@@ -188,11 +188,11 @@ def test_tokens_against_a_naive_reading():
         reference.advance(x)
         arcs = walk_back(reference)
         found = search(make_backend(BACKENDS, "cpu", graph), options, x)
-        said = found.tokens
+        read = found.tokens
         tokens, words = naive_tokens(graph, arcs)
-        columns = zip(said.token, said.start, said.end, strict=True)
+        columns = zip(read.token, read.start, read.end, strict=True)
         assert [list(map(int, row)) for row in columns] == tokens
-        columns = zip(said.label, said.label_token, said.label_frame, strict=True)
+        columns = zip(read.label, read.label_token, read.label_frame, strict=True)
         assert [tuple(map(int, row)) for row in columns] == words
         cost = graph.arcs["cost"][arcs].astype(np.float64).sum()
         if found.reached_final:
@@ -202,12 +202,12 @@ def test_tokens_against_a_naive_reading():
         assert found.graph_cost == pytest.approx(cost, abs=1e-9)
 
 
-def naive_cuts(tokens, words, said, fillers, complete):
+def naive_cuts(tokens, words, prons, fillers, complete):
     """All ways to cut and their costs: {token spans of each word: least cost}.
 
     Fillers may be before every word and at the end. Where the path is not complete the
     last word may break off where the tokens end, and tokens of words that have no label
-    yet may follow. `said` holds {pronunciation: cost} of each word.
+    yet may follow. `prons` holds {pronunciation: cost} of each word.
     """
 
     def cut(at, words):
@@ -216,7 +216,7 @@ def naive_cuts(tokens, words, said, fillers, complete):
             return [((), 0)] if rest or not complete else []
         found = []
         while True:
-            for pronunciation, cost in said.get(words[0], {}).items():
+            for pronunciation, cost in prons.get(words[0], {}).items():
                 end = at + len(pronunciation)
                 if tokens[at:end] == pronunciation:
                     rests = cut(end, words[1:])
@@ -234,7 +234,7 @@ def naive_cuts(tokens, words, said, fillers, complete):
     return least
 
 
-def naive_local_cuts(tokens, words, labels, said, fillers, complete):
+def naive_local_cuts(tokens, words, labels, prons, fillers, complete):
     """The spans that the rule allows, also of words that are not found: a set.
 
     A way to cut is (its end, its cost, the spans). Where a word ends none of the ways,
@@ -243,7 +243,7 @@ def naive_local_cuts(tokens, words, labels, said, fillers, complete):
     """
 
     def matches(at, w):
-        for pronunciation, cost in said.get(words[w], {}).items():
+        for pronunciation, cost in prons.get(words[w], {}).items():
             end = at + len(pronunciation)
             cut_off = end > len(tokens) and pronunciation.startswith(tokens[at:])
             if tokens[at:end] == pronunciation:
@@ -293,20 +293,20 @@ def random_cut_case(rng):
     num_words, letters = int(rng.integers(1, 4)), "ab|"[: rng.integers(1, 4)]
     draw = lambda most: "".join(rng.choice(list(letters), int(rng.integers(1, most))))  # noqa: E731
     entries = {(int(rng.integers(1, num_words + 1)), draw(4)) for _ in range(5)}
-    said = {}
+    prons = {}
     for word, pronunciation in sorted(entries):
-        said.setdefault(word, {})[pronunciation] = int(rng.integers(0, 3))
-    words = rng.choice(list(said), int(rng.integers(0, 5))).tolist()
+        prons.setdefault(word, {})[pronunciation] = int(rng.integers(0, 3))
+    words = rng.choice(list(prons), int(rng.integers(0, 5))).tolist()
     tokens = ""
     for word in words:
-        tokens += "|" * int(rng.integers(0, 3)) + str(rng.choice(list(said[word])))
+        tokens += "|" * int(rng.integers(0, 3)) + str(rng.choice(list(prons[word])))
     tokens += "|" * int(rng.integers(0, 3))
     if rng.random() < 0.3:
         tokens = draw(9)
     if rng.random() < 0.4:
         tokens = tokens[: rng.integers(0, len(tokens) + 1)]
     fillers = "|" if rng.random() < 0.7 else ""
-    return tokens, words, said, fillers
+    return tokens, words, prons, fillers
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -314,12 +314,12 @@ def test_cutting_into_words_against_all_cuts(complete):
     names, matched = "_ab|", 0
     for i in range(1500):
         rng = np.random.default_rng(i)
-        tokens, words, said, fillers = random_cut_case(rng)
+        tokens, words, prons, fillers = random_cut_case(rng)
         vocabulary = text_tables(
             tokens="_ a b |",
             words=("<eps>", *(f"w{w}" for w in range(1, 5))),
-            said=[f"w{w} {' '.join(p)}" for w in said for p in said[w]],
-            costs=[cost for w in said for cost in said[w].values()],
+            said=[f"w{w} {' '.join(p)}" for w in prons for p in prons[w]],
+            costs=[cost for w in prons for cost in prons[w].values()],
             fillers=fillers,
         )
         graph = PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
@@ -335,18 +335,18 @@ def test_cutting_into_words_against_all_cuts(complete):
         aligner = Cutter(ALIGNED, graph.vocabulary)
         cut = cut_of(aligner, path, BEGINNING, complete)
         found = frames_of(cut)
-        cuts = naive_cuts(tokens, words, said, fillers, complete)
+        cuts = naive_cuts(tokens, words, prons, fillers, complete)
         allowed = {cut for cut in cuts if cuts[cut] == min(cuts.values())}
         if cuts:
             matched += bool(words)
         else:
             labels = path.label_token.tolist()
-            allowed = naive_local_cuts(tokens, words, labels, said, fillers, complete)
+            allowed = naive_local_cuts(tokens, words, labels, prons, fillers, complete)
         as_frames = [
             [[2 * b, 2 * e - 1] if b < e else [99, 99] for b, e in cut]
             for cut in allowed
         ]
-        assert found in as_frames, (tokens, words, said, fillers)
+        assert found in as_frames, (tokens, words, prons, fillers)
         check_settled_frames(aligner, path, complete, found)
     assert matched > 400
 

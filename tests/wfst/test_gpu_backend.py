@@ -227,7 +227,7 @@ def test_phrases_at_the_end_of_a_search_that_died():
 
 
 def test_max_active_among_boost_states_of_one_cost():
-    """A radix select has to go on through all digits of the boost states."""
+    """A radix select needs all digits of the boost states."""
     words = [f"W{i}" for i in range(600)]
     fan = [f"0 1 a {word} 0" for word in words]
     graph = text_graph("\n".join([*fan, "1 2 a - 0", "2 0"]))
@@ -248,7 +248,7 @@ def test_max_active_among_boost_states_of_one_cost():
 
 
 def test_exact_selection_among_equal_costs():
-    """A radix select has to go on through all digits of the states."""
+    """A radix select needs all digits of the states."""
     fan = [f"0 {s} a - 0\n{s} {s + 600} b W{s} {600 - s}" for s in range(1, 601)]
     finals = [f"{s + 600} 0" for s in range(1, 601)]
     graph = text_graph("\n".join(fan + finals))
@@ -328,7 +328,7 @@ def test_what_is_no_logprob_is_found_at_its_first_frame():
 
 @pytest.mark.parametrize("capacity", [2, 64])
 def test_a_bad_chunk_moves_no_session(capacity):
-    """Whatever grew or was about to: all go on from where they were."""
+    """Whatever grew or was about to: all continue from where they were."""
     full = 0
     for i in range(30):
         rng = np.random.default_rng([capacity, i])

@@ -122,19 +122,19 @@ def test_words_come_out_once_with_the_times_of_the_whole(tmp_path):
         decoder, x, boosts = random_words(rng, tmp_path)
         (hypothesis,) = decoder.decode([x], boosts=[boosts])
         sessions = decoder.sessions(lattices=True)
-        one, reader, said, sure = sessions.open(boosts), SegmentReader(), [], []
+        one, reader, found, sure = sessions.open(boosts), SegmentReader(), [], []
         for frame in x:
             sessions.advance({one: frame[None]})
             for part in sessions.settled_lattices(one, min_frames=1):
-                said += reader.read(part)
+                found += reader.read(part)
                 sure += word_confidences(part).confidences
-        early += len(said) > 0
+        early += len(found) > 0
         last = sessions.close_lattice(one)
-        said += reader.read(last, is_last=True)
+        found += reader.read(last, is_last=True)
         sure += word_confidences(last).confidences
-        assert [word.confidence for word in said] == sure
-        assert tuple(w._replace(confidence=None) for w in said) == hypothesis.words, i
-        words += len(said)
+        assert [word.confidence for word in found] == sure
+        assert tuple(w._replace(confidence=None) for w in found) == hypothesis.words, i
+        words += len(found)
     assert words > 60 and early > 3
 
 

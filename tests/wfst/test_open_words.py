@@ -56,7 +56,7 @@ def test_without_calls_lists_cannot_add(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.share(keep=2)
 def test_random_cases(topology, kind, tmp_path):
-    said = 0
+    with_open = 0
     for i, fillers in enumerate(naive_cases.FILLERS * 7):
         rng = np.random.default_rng([i, len(topology), len(kind)])
         opened = random_open_case(rng, kind, topology=topology, fillers=fillers)
@@ -68,8 +68,8 @@ def test_random_cases(topology, kind, tmp_path):
         compiled = decoder._compiled(boosts_of(case, opened.listed), 1)
         paths = decoder._search([case.logprobs], compiled)
         assert_best(decoder._read(paths, compiled)[0], best)
-        said += graph.vocabulary.open_word.word in paths[0].tokens.label
-    assert said > 2
+        with_open += graph.vocabulary.open_word.word in paths[0].tokens.label
+    assert with_open > 2
 
 
 def test_files_keep_open_words(tmp_path):

@@ -121,7 +121,7 @@ def test_max_active_counts_distinct_states(name):
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 8, 9])
 def test_max_active_is_exact_among_equal_costs(name, limit):
-    """Nine states tie: the `limit` lowest go on, each to a final state of its own."""
+    """Nine states tie: the `limit` lowest remain, each to a final state of its own."""
     fan = [f"0 {s} a - 0\n{s} {s + 9} b W{s} {9 - s}" for s in range(1, 10)]
     finals = [f"{s + 9} 0" for s in range(1, 10)]
     graph = text_graph("\n".join(fan + finals))

@@ -42,7 +42,7 @@ def frames(text):
 
 
 TWO_EQUAL_FRAMES = {
-    # boosted word -> what `a a` stands for
+    # boosted word -> the word of `a a`
     "normal": {None: "A", "A": "A", "AA": "A"},
     "normal-selfless": {None: None, "A": None, "AA": None},
     "compact": {None: "A", "A": "A A", "AA": "AA"},

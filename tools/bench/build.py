@@ -197,8 +197,8 @@ def lexicon_file(path: Path, folder: Path) -> Path:
     if path.suffix != ".dict":
         return path
     converted = folder / "lexicon.txt"
-    said = data.read_cmudict(path)
-    lines = (f"{word}\t{' '.join(tokens)}\n" for word, tokens in said)
+    entries = data.read_cmudict(path)
+    lines = (f"{word}\t{' '.join(tokens)}\n" for word, tokens in entries)
     converted.write_text("".join(lines), "utf-8")
     return converted
 
@@ -286,7 +286,7 @@ def build_bare(folder: Path) -> Row:
 def largest_difference(case: Row, folder: Path) -> float:
     """The largest relative difference of costs between both TLGs, over sentences.
 
-    A sentence is made of the words of random n-grams, said in tokens one frame each
+    A sentence is made of the words of random n-grams, spelled by tokens one frame each
     with blanks between them; nothing else has any probability.
     """
     ours = wfstdec.load_graph(folder / "graph.npz")
@@ -297,7 +297,7 @@ def largest_difference(case: Row, folder: Path) -> float:
     )
     rng = np.random.default_rng(0)
     model = read_arpa(case["arpa"])
-    batch = [said(ours, model, rng) for _ in range(SENTENCES)]
+    batch = [draw(ours, model, rng) for _ in range(SENTENCES)]
     options = WfstOptions(beam=np.inf, max_active=None)
     costs = [
         [h.graph_cost for h in WfstDecoder(graph, options, backend="cpu").decode(batch)]
@@ -307,7 +307,7 @@ def largest_difference(case: Row, folder: Path) -> float:
     return float((np.abs(np.subtract(*costs)) / np.abs(costs[1])).max())
 
 
-def said(graph: PackedGraph, model: ArpaModel, rng: np.random.Generator) -> np.ndarray:
+def draw(graph: PackedGraph, model: ArpaModel, rng: np.random.Generator) -> np.ndarray:
     """Log-probs of a sentence of about ten words."""
     ngrams = model.ngrams[-1].words
     drawn = [model.words[w] for w in ngrams[rng.integers(len(ngrams), size=4)].flat]

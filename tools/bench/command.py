@@ -38,7 +38,7 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     """The flags of benchmarks that decode."""
     parser = bare_parser(description)
     add = parser.add_argument
-    add("--utterances", type=int, help="so many of each set, evenly spread")
+    add("--utterances", type=int, help="number from each set, evenly spread")
     add("--lm-scale", type=float, default=0.8, help="of language models over words")
     add("--repeats", type=int, default=5, help="timings of each; default 5")
     add("--data", type=Path, help="default ../shared/data, else the demo's recipe")
@@ -134,8 +134,8 @@ class Run:
 
         Args:
             rows: Those that there are, are written: a run that is cut off keeps them.
-            columns: Of the table; None: there is none, and names stand by values.
-            more: What the file has besides.
+            columns: Of the table; None: there is none, and names are by values.
+            more: What the file has in addition.
         """
         kept: list[Row] = []
         for row in rows:

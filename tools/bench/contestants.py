@@ -24,7 +24,7 @@ from wfstdec.wfst.options import WfstOptions
 
 TRIE, WFST = "trie", "WFST"
 MANY_TOKENS = 200
-"""From so many on Flashlight is also given a choice of tokens per frame."""
+"""From this number on Flashlight is also given a choice of tokens per frame."""
 
 Answer = Hypothesis | Outcome
 """Our hypotheses tell more than a text and a cost."""

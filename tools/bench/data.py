@@ -59,7 +59,7 @@ class SpeechSet(Speech):
     Attributes:
         name: What reports call it.
         recipe: Builds graphs for it.
-        note: How it came to be, where that must be said beside a figure.
+        note: How it came to be, where a figure must have that.
     """
 
     name: str
@@ -147,8 +147,8 @@ def read_cmudict(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Words and their phones as tokens; a word comes again with each alternate."""
     for line in read_lines(path):
         word, *phones = line.split("#")[0].split()
-        said = (PHONES.get(phone) or PHONES[phone.rstrip("012")] for phone in phones)
-        yield re.sub(r"\(\d+\)$", "", word), tuple(said)
+        names = (PHONES.get(phone) or PHONES[phone.rstrip("012")] for phone in phones)
+        yield re.sub(r"\(\d+\)$", "", word), tuple(names)
 
 
 def write_arpa(path: Path, orders: Sequence[Sequence[Sequence[str]]]) -> None:

@@ -82,8 +82,8 @@ class Measuring:
     def row(self, setting: Any, batch: int, **more: object) -> Row:
         """Row of a report that names its point."""
         speech = self.case.speech
-        told = {"set": speech.name, "note": speech.note, "lm": self.case.lm}
-        return told | setting._asdict() | {"batch": batch} | more
+        facts = {"set": speech.name, "note": speech.note, "lm": self.case.lm}
+        return facts | setting._asdict() | {"batch": batch} | more
 
     def _upload(self, names: list[list[str]], dtype: str) -> list[Padded]:
         logprobs = self.case.speech.logprobs
@@ -139,8 +139,8 @@ class Bench(Measuring):
         decoder = self.case.wfst_decoder(self.options(setting), threads=None)
         alone = self.case.wfst_decoder(self.options(setting), threads=1)
         for kind, size in product(("cpu", "cpu processes"), self.args.batches):
-            told = {"decoder": kind, "threads": decoder.threads}
-            row = self.row(setting, size, **told)
+            facts = {"decoder": kind, "threads": decoder.threads}
+            row = self.row(setting, size, **facts)
             if kind != "cpu" and size < FEWEST:
                 continue
             names = self.batches(size)

@@ -15,13 +15,13 @@ from tools.bench.report import Columns, Row, figure, format_table, text_figure
 LARGE, SMALL = 128, 8
 """Batches from here up are throughput, batches down to here are latency."""
 THROUGHPUT, LATENCY = 5.0, 10.0
-"""What is asked: so many times Riva's at an equal or lower word error rate."""
+"""What is asked: this multiple of Riva's at an equal or lower word error rate."""
 TRIE_BATCH = 32
 """From here up the trie is compared with the CPU."""
 POINT = ("set", "lm", "max_active", "beam_size", "beam", "batch")
 """What a point of ours and one of a peer's have in common."""
 OF = {"dtype": "", "threads": "threads", "lattice_beam": "lattice beam"}
-"""What tells rows of one point apart, and how it is said."""
+"""What distinguishes rows of one point, and its unit."""
 
 
 def _of_costs(name: str) -> Callable[[Row], str]:
@@ -40,8 +40,8 @@ COLUMNS: Columns = {
     "batch": figure("batch", "d"),
     "decoder": text_figure("decoder"),
     "of": lambda row: ", ".join(
-        f"{row[name]} {said}".strip()
-        for name, said in OF.items()
+        f"{row[name]} {unit}".strip()
+        for name, unit in OF.items()
         if row.get(name) is not None
     ),
     "WER %": figure("wer", ".2f"),

@@ -1,4 +1,4 @@
-"""The trie on a GPU beside our CPU: rows of `tools.bench.gpu`.
+"""The trie on a GPU against our CPU: rows of `tools.bench.gpu`.
 
 bench = TrieBench(case, args, Gpu())
 setting = TrieSetting(beam_size=32, beam=8.0)
@@ -55,8 +55,8 @@ class TrieBench(Measuring):
         """Rows per batch for the CPU, a thread per processor."""
         decoder, logprobs = self._decoder(setting), self.case.speech.logprobs
         for size in self.args.batches:
-            told = {"decoder": "cpu trie", "threads": decoder.threads}
-            row = self.row(setting, size, **told)
+            facts = {"decoder": "cpu trie", "threads": decoder.threads}
+            row = self.row(setting, size, **facts)
             names = self.batches(size)
             batches = [[logprobs[name] for name in one] for one in names]
             texts = [one.text for batch in batches for one in decoder.decode(batch)]
@@ -74,8 +74,8 @@ class TrieBench(Measuring):
         """Rows per batch; without times where answers are not the CPU's."""
         form = form_for(setting.beam_size, len(self.case.tokens))
         for size in self.args.batches:
-            told = {"decoder": "trie", "dtype": "float32", "threads": form.threads}
-            row = self.row(setting, size, **told)
+            facts = {"decoder": "trie", "dtype": "float32", "threads": form.threads}
+            row = self.row(setting, size, **facts)
             decoder = self._decoder(setting)
             decoder._backend = self.gpu.trie_backend(decoder._space)
             names = self.batches(size)

@@ -44,13 +44,13 @@ def check_and_time(
     check: Callable[[Mapping[str, Any]], list[str]],
     args: argparse.Namespace,
 ) -> Timed:
-    """Take a turn, check its answers, and go on by turns where they are right.
+    """Take a turn, check its answers, and continue by turns where they are right.
 
     Args:
         decoders: What is timed, by name: each decodes everything.
         check: What is wrong with the answers, in lines.
         args: `repeats`, and `slow` where the benchmark has it: who takes longer than
-            so many seconds takes part in two turns at most.
+            these seconds takes part in two turns at most.
     """
     turns = Turns(decoders)
     answers = turns.take()
@@ -74,7 +74,7 @@ def run_cases(
         run: The run under way.
         cases: Made one after the other, as they are needed.
         run_case: Measures one; its rows, and what is wrong, in lines.
-        report: Makes lines of all rows, and what the file has besides.
+        report: Makes lines of all rows, and what the file has in addition.
     """
     rows: list[Row] = []
     faults = 0

@@ -414,7 +414,7 @@ def measure(
 ) -> Row:
     """Choose the setting on the tuning speakers; the row of the others.
 
-    `words`: the list of each part; `scored`: those of the test speakers' that are said.
+    `words`: the list of each part; `scored`: those that the test speakers use.
     """
     is_without = bool(scored) and words["test"] is None  # a weight of no list
     settings = ({},) if is_without else search.settings

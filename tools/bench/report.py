@@ -80,7 +80,7 @@ def on_front(rows: Sequence[Row], measure: str) -> list[Row]:
     """Rows of one decoder that none of the others beats.
 
     Beaten is what another one is faster than, with the measure no higher: a comparison
-    with it would flatter whoever is compared.
+    with it would flatter the other side.
 
     Args:
         rows: With `cpu_s`, of the same utterances.

@@ -121,7 +121,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--old", type=Path, required=True, help="a checkout")
     add("--new", type=Path, required=True, help="another")
-    add("--data", type=Path, help="default: ../shared/data beside the new checkout")
+    add("--data", type=Path, help="default: ../shared/data next to the new checkout")
     add("--every", type=int, default=13, help="of dev's 779 utterances (default: 13)")
     add("--turns", type=int, default=0, help="timings of each case (default: none)")
     add("--cases", nargs="+", default=[""], help="only cases that begin with these")

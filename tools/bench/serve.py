@@ -216,8 +216,8 @@ class Server:
 
     def _is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{self.url}/ready", timeout=5) as told:
-                return told.status == 200
+            with urllib.request.urlopen(f"http://{self.url}/ready", timeout=5) as reply:
+                return reply.status == 200
         except (urllib.error.URLError, OSError):
             return False
 
@@ -339,13 +339,13 @@ class Bench:
                     (w.text, (first + w.start_frame) / _ROWS_A_S)
                     for w in hypothesis.words
                 ]
-                said = [
+                shown = [
                     (text, round(start_s * _ROWS_A_S) / _ROWS_A_S)
                     for text, start_s in words
                 ]
-                if said != right:
+                if shown != right:
                     raise SystemExit(
-                        f"stream {stream['audio']}, row {first}: {said}, but `decode` "
+                        f"stream {stream['audio']}, row {first}: {shown}, but `decode` "
                         f"gives {right}"
                     )
                 num_words += len(words)

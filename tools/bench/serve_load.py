@@ -74,7 +74,7 @@ class Load:
                 await self._send(socket, name, sent, began)
                 await asyncio.wait_for(reader, _LAST_ANSWER_S)
             self.streams.append(seen)
-        except Exception as error:  # whatever it is, it is told and not passed over
+        except Exception as error:  # whatever it is, it is reported
             self.errors.append(f"{name}: {type(error).__name__}: {error}")
 
     async def _send(

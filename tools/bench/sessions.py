@@ -134,7 +134,7 @@ def measure_rounds(
     count: int,
     rounds: int,
 ) -> Row:
-    """The wall time of `advance` with a chunk for each of so many sessions.
+    """The wall time of `advance` with a chunk for each session.
 
     Sessions begin in different places of long audio and stay open through all rounds.
     """

@@ -39,7 +39,7 @@ class Turns:
         """Take a turn, in the last one's opposite order; what was returned, by name.
 
         Args:
-            slow: Who took longer than so many seconds takes part in two turns at most.
+            slow: Who took longer than these seconds takes part in two turns at most.
         """
         returned = {}
         for name in self._order:

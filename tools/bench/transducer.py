@@ -83,7 +83,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--heads", nargs="+", default=["rnnt", "tdt"])
     add("--logprobs", type=Path, default=demo / "logprobs.npz")
     add("--ref", type=Path, default=demo / "refs.txt")
-    add("--utterances", type=int, help="so many, evenly spread")
+    add("--utterances", type=int, help="their number, evenly spread")
     add("--lm", action="append", default=[], metavar="NAME=ARPA", help="over pieces")
     add("--lm-scales", nargs="+", type=float, default=[0.3])
     add("--phrases", type=Path, help="phrases to boost, one a line")
@@ -244,8 +244,8 @@ class Bench:
             self._check_greedy(setting, found["ours"], found["nemo"])
             theirs = min(turns.seconds["nemo"]) + self.encoder_s
             names = self.model.tokens
-            said = [words_of(names[t] for t in tokens) for tokens in found["nemo"]]
-            row["nemo_wer"] = self._wer(list(map(" ".join, said)))["wer"]
+            sentences = [words_of(names[t] for t in tokens) for tokens in found["nemo"]]
+            row["nemo_wer"] = self._wer(list(map(" ".join, sentences)))["wer"]
             row["nemo_rtfx"] = self.speech.audio_s / theirs
             row["times"] = theirs / (min(seconds) + self.encoder_s)
             row["times_alone"] = min(turns.seconds["nemo"]) / min(seconds)
@@ -278,7 +278,7 @@ class FreeModel:
         self.tokens = [f"t{i}" for i in range(num_tokens)]
         self.blank, self.durations = num_tokens, ()
         logits = torch.randn(num_frames, num_tokens + 1, generator=generator) * 3
-        logits[:, -1] += 6  # so many tokens to a frame as speech has
+        logits[:, -1] += 6  # as many tokens to a frame as speech has
         self.logprobs = torch.log_softmax(logits, 1)
 
     def start(self, num: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -57,7 +57,7 @@ BESIDE = ("torch", "kenlm", "kaldingram", "sentencepiece")
 PROFILES = profiles(cases=["dev:lm"], peers=["flashlight"], utterances=6)
 
 ScoreCache = Mapping[str, Sequence[Answer]]
-"""What contestants said of each utterance, by the contestant's name."""
+"""Answers for each utterance, by the contestant's name."""
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -151,7 +151,7 @@ def known_utterances(case: Case) -> list[str]:
     """Utterances whose words are all in the lexicon; none without a lexicon."""
     words = set(case.lexicon.words) if case.lexicon is not None else set()
     references = case.speech.references
-    return [name for name, said in references.items() if words.issuperset(said)]
+    return [name for name, spoken in references.items() if words.issuperset(spoken)]
 
 
 def add_gaps(

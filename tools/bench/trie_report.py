@@ -89,10 +89,10 @@ def verdicts(
     found = []
     for (case, _), theirs in points.items():
         for measure in measures:
-            told = [row for row in theirs if row[measure] is not None]
+            rated = [row for row in theirs if row[measure] is not None]
             if measure == "own_cost":
-                told = [row for row in told if row["wer_known"] is None]
-            front = on_front(told, measure)
+                rated = [row for row in rated if row["wer_known"] is None]
+            front = on_front(rated, measure)
             found += [_verdict(row, own[case], measure) for row in front]
     return found
 

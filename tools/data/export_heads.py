@@ -141,10 +141,10 @@ def export_transducer(net: Any, folder: Path) -> tuple[Path, Path, Path]:
     g = {"decoder_outputs": torch.zeros(2, dim, 1)}
     states = ["prednet_lengths", "next1", "next2"]
     decoder, both = folder / "decoder.onnx", folder / "decoder_joint-model.onnx"
-    said = ["decoder_outputs", *states]
+    outputs = ["decoder_outputs", *states]
     joined = ["outputs", *states]
     return (
-        export(decoder, Predictor(predictor), labels, said),
+        export(decoder, Predictor(predictor), labels, outputs),
         export(folder / "joiner.onnx", Joiner(joiner), frames | g, ["outputs"]),
         export(both, Both(predictor, joiner), frames | labels, joined),
     )

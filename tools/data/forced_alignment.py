@@ -1,6 +1,6 @@
 """The best alignment of a sentence to log-probs, over all of its pronunciations.
 
-    states = sausage([[[2], [1, 1]], [[2]]], blank=0)    # two words, the first said in
+    states = sausage([[[2], [1, 1]], [[2]]], blank=0)    # two words, the first in
     path = force_align(logprobs, states)                 # two ways: a state per frame
     [states.tokens[state] for state in path]
 
@@ -68,8 +68,8 @@ def sausage(
 
     unsaid = [START, *separated([START])] if separator is not None else [START]
     ends, last = unsaid, unsaid
-    for said in words:
-        last = [states.say(tokens, ends)[0] for tokens in said]
+    for ways in words:
+        last = [states.say(tokens, ends)[0] for tokens in ways]
         ends = separated(last)
     finals = list(dict.fromkeys([*last, *ends]))
     states.finals = [*finals, states.add(blank, finals)]

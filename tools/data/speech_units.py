@@ -4,7 +4,7 @@
     store = UnitStore(all_spoken, speakers, num_tokens)
     made, edges = store.simulate(items, rng)                      # of other words
 
-Real utterances are aligned with what was said by the log-probs of a phone CTC model,
+Real utterances are aligned with their text by the log-probs of a phone CTC model,
 and cut into units: one for each phone, one for each separator with the silence at it,
 and the silences at both ends. An utterance of any text is made of units of the same
 phones. Of a few units drawn for each place the best is taken: one between the same
@@ -57,12 +57,12 @@ def say(
     blank: int,
     separator: int,
 ) -> Spoken | None:
-    """Align an utterance; None if it cannot be what was said.
+    """Align an utterance; None if it cannot have the words.
 
     Args:
         frames: [T, D] or a few more: what the simulated utterances are of.
         logprobs: [T, V], natural log, of the phone model.
-        words: What was said.
+        words: Its text.
         pronunciations: With all of these words.
         blank: Token.
         separator: Token between words.

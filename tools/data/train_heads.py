@@ -197,8 +197,8 @@ def transducer_losses(
         inputs = head.predictor.embedding(torch.cat([marks, rows], 1))
         g = head.predictor.project(head.predictor.lstm(inputs)[0])
         cells = min(g.shape[1], width)
-        said = (starts[:, :, None] + torch.arange(cells)).clamp(max=g.shape[1] - 1)
-        near = g[torch.arange(len(g))[:, None, None], said]
+        index = (starts[:, :, None] + torch.arange(cells)).clamp(max=g.shape[1] - 1)
+        near = g[torch.arange(len(g))[:, None, None], index]
         joined = head.joiner(encoded[:, :, None], near)
         is_tdt = head.joiner.durations is not None
         tokens, durations = joined if is_tdt else (joined, None)
@@ -248,9 +248,9 @@ def align(net: HeadsNet, examples: Sequence[Example]) -> None:
         logprobs = net.ctc_logprobs(one.frames, size)
         states = sausage([[[token]] for token in one.targets[size]], blank=size)
         path = force_align(logprobs, states)
-        said = [i for i, token in enumerate(states.tokens) if token != size and i]
+        spoken = [i for i, token in enumerate(states.tokens) if token != size and i]
         last = {state: t for t, state in enumerate(path)}
-        one.ends = np.array([last[state] + 1 for state in said if state in last])
+        one.ends = np.array([last[state] + 1 for state in spoken if state in last])
 
 
 def tuning_wer(net: HeadsNet, pieces: Pieces, speech: Mapping[str, Any]) -> float:
@@ -265,7 +265,7 @@ def tuning_wer(net: HeadsNet, pieces: Pieces, speech: Mapping[str, Any]) -> floa
 
 
 class Training:
-    """A net in training, that can be saved and go on."""
+    """A net in training, that can be saved and continued."""
 
     def __init__(self, net: HeadsNet, folder: Path) -> None:
         self.net, self.average, self.state = (

@@ -53,9 +53,9 @@ def transducer_loss(
         lattice: Sizes and the band.
         values: The D durations, in frames; (0, 1) for an RNN-T.
     """
-    said = lattice.starts[:, :, None] + torch.arange(logprobs.shape[2])
-    said = said.clamp(max=targets.shape[1] - 1)  # behind the last token: never read
-    labels = targets[:, None].expand(-1, said.shape[1], -1).gather(2, said)
+    index = lattice.starts[:, :, None] + torch.arange(logprobs.shape[2])
+    index = index.clamp(max=targets.shape[1] - 1)  # behind the last token: never read
+    labels = targets[:, None].expand(-1, index.shape[1], -1).gather(2, index)
     token, blank = logprobs.gather(3, labels[..., None])[..., 0], logprobs[..., -1]
     if durations is None:
         certain = logprobs.new_tensor([0.0, NEVER])

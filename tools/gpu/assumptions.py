@@ -216,16 +216,16 @@ def sums_of_logs(machine: Machine) -> str | None:
     if log_add.digest(found.view(np.float32)) == log_add.KEPT:
         return None
     at_hand = log_add.log_add(a, b)
-    told = _differ(found, at_hand.view(np.uint32)) or "NumPy's here are the same"
-    return f"other bits than were kept; beside NumPy's at hand: {told}"
+    differing = _differ(found, at_hand.view(np.uint32)) or "NumPy's here are the same"
+    return f"other bits than were kept; against NumPy's at hand: {differing}"
 
 
 def _in_both(find: Callable[[int], np.ndarray], expected: np.ndarray) -> str | None:
     """Describe what differs in either memory."""
     for name, place in PLACES.items():
-        told = _differ(find(place), expected)
-        if told is not None:
-            return f"in {name}: {told}"
+        differing = _differ(find(place), expected)
+        if differing is not None:
+            return f"in {name}: {differing}"
     return None
 
 

@@ -66,7 +66,7 @@ class Machine:
     """A device that launches kernels at any number of threads.
 
     Args:
-        make: Makes it, for blocks of so many threads.
+        make: Makes it, for blocks of that number of threads.
         most_shared: Bytes of shared memory that a block may ask for.
         capability: Of the device, 90 for 9.0.
     """
@@ -94,7 +94,7 @@ class Machine:
             threads: Of a block.
             arrays: By the field of the task that points to them.
             blocks: Of the launch.
-            shared_bytes: Of a block, besides its own variables.
+            shared_bytes: Of a block, in addition to its own variables.
             **fields: Others of the task.
 
         Returns:

@@ -5,8 +5,8 @@
 
 Kernels read words of shared memory while atomics change them, in a few places: a bound
 that is out of date lets more through, which the cutoff drops, and a slot that is seen
-empty is taken by compare-and-swap. Racecheck tells each as a hazard. A hazard is let
-pass where both of its lines are in `ALLOWED`; lines are found by what stands there.
+empty is taken by compare-and-swap. Racecheck reports each as a hazard. A hazard
+passes where both of its lines are in `ALLOWED`; lines are found by their text.
 """
 
 from __future__ import annotations

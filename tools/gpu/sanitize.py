@@ -22,7 +22,7 @@ WORDS = {
     "added": ("sanitized.py", "added"),
     "trie": ("sanitized_trie.py", "32"),
 }
-"""The script of each kind of searches, and what else it is told."""
+"""The script of each kind of searches, and its arguments."""
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 FOUND = 9
 """The exit status that compute-sanitizer gives where it finds something."""

@@ -80,8 +80,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def arguments_of(args: argparse.Namespace, name: str, process: list[str]) -> list[str]:
     """The command line of a process."""
-    told = {"{workers}": str(args.workers)}
-    words = [told.get(word, word) for word in process]
+    values = {"{workers}": str(args.workers)}
+    words = [values.get(word, word) for word in process]
     if process[0].startswith(("tools.bench", "tools.gpu.papers", "tools.gpu.tokens")):
         words += ["--output", str(args.out / f"{name}.rows.json")]
         if args.data is not None and process[0] != "tools.gpu.tokens":

@@ -113,20 +113,20 @@ class Batch:
         rng = np.random.default_rng(1)
         text = random_text(np.random.default_rng(5))
         stream = [int(piece[1:]) for sentence in text for piece in sentence]
-        said = np.full((size, frames), PIECES)
-        for row in said:
+        pieces = np.full((size, frames), PIECES)
+        for row in pieces:
             count = len(row[::FRAMES_PER_PIECE])
             at = rng.integers(0, len(stream) - count)
             row[::FRAMES_PER_PIECE] = stream[at : at + count]
         generator = torch.Generator(device=device).manual_seed(1)
         shape = size, frames, PIECES + 1
         x = torch.randn(shape, device=device, generator=generator) * _NOISE
-        index = torch.as_tensor(said, device=device)[..., None]
+        index = torch.as_tensor(pieces, device=device)[..., None]
         x.scatter_add_(2, index, torch.full(index.shape, _ABOVE, device=device))
         self.torch, self.device, self.frames = torch, device, frames
         self.logprobs = x.log_softmax(-1)
         self.lengths = torch.full((size,), frames, device=device)
-        self.said = said[:, ::FRAMES_PER_PIECE].tolist()
+        self.said = pieces[:, ::FRAMES_PER_PIECE].tolist()
 
     def time(self, run: Callable[[], Any], repeats: int) -> float:
         """Median seconds of a call, after one that warms up."""
@@ -143,9 +143,9 @@ class Batch:
         """Times, rates, and errors against the pieces that were put in."""
         align = importlib.import_module("kaldialign").edit_distance
         pairs = list(zip(found, self.said, strict=False))
-        wrong = sum(align(said, tokens)["total"] for tokens, said in pairs)
+        wrong = sum(align(pieces, tokens)["total"] for tokens, pieces in pairs)
         return {
-            "errors": 100 * wrong / sum(len(said) for _, said in pairs),
+            "errors": 100 * wrong / sum(len(pieces) for _, pieces in pairs),
             "ms_per_batch": 1e3 * seconds,
             "us_per_frame": 1e6 * seconds / self.frames,
             "rtfx": size * self.frames * FRAME_S / seconds,

@@ -10,8 +10,8 @@ these are registered empty, and the few names that they import from elsewhere an
 a CTC search never calls are put there as placeholders. The four modules are NeMo's own.
 
 Where torch has CUDA the search has all that it is made for there: its CUDA graphs, by
-its own module of CUDA calls (`cuda-bindings`), and its Triton kernel. Which of these a
-search uses is told by its `cuda_graphs_mode`; "full_graph" is all.
+its own module of CUDA calls (`cuda-bindings`), and its Triton kernel. A search's
+`cuda_graphs_mode` says which of these it uses; "full_graph" is all.
 
 Its objective without CUDA is that of `TrieDecoder` with `merge="max"`:
 
@@ -153,10 +153,10 @@ class NemoPeer(ScoredPeer):
         ]
 
     def _text_of(self, labels: Sequence[int]) -> str:
-        heard = [label for label, _ in itertools.groupby(labels)]
+        distinct = [label for label, _ in itertools.groupby(labels)]
         names = [
             self._tokens.names[self._order[label]]
-            for label in heard
+            for label in distinct
             if 0 <= label < len(self._order) - 1
         ]
         return " ".join("".join(names).replace(WORD_START, " ").split())
@@ -167,8 +167,8 @@ def write_nemo_arpa(arpa: str | Path, tokens: TokenTable, path: Path) -> None:
 
     NeMo counts tokens without the blank, which is last there.
     """
-    heard = [name for t, name in enumerate(tokens.names) if t != tokens.blank]
-    names = {name: chr(index + _OFFSET) for index, name in enumerate(heard)}
+    spoken = [name for t, name in enumerate(tokens.names) if t != tokens.blank]
+    names = {name: chr(index + _OFFSET) for index, name in enumerate(spoken)}
     with path.open("w", encoding="utf-8") as file:
         for line in read_lines(arpa):
             fields = line.split("\t")
@@ -218,7 +218,7 @@ def _register(name: str, root: Path, **content: Any) -> None:
 
 
 def _placeholders(torch: Any) -> dict[str, dict[str, Any]]:
-    """Stand-ins for what the four modules import from elsewhere, by module."""
+    """Imitations of what the four modules import from elsewhere, by module."""
 
     class Model(torch.nn.Module):
         def __init__(self, cfg: Any = None, trainer: Any = None) -> None:

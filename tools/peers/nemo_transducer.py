@@ -288,7 +288,7 @@ def register_all(
     """Put empty packages, and stand-ins, in the place of NeMo's.
 
     Args:
-        packages: Besides those that all of its searches need.
+        packages: In addition to those that all of its searches need.
         content: Names of each module that is not to be loaded.
 
     Raises:
@@ -333,7 +333,7 @@ def _load(torch: Any) -> dict[str, Any]:
 
 
 def _transducer_placeholders(torch: Any) -> dict[str, dict[str, Any]]:
-    """Stand-ins for what NeMo's modules import from elsewhere, by module."""
+    """Imitations of what NeMo's modules import from elsewhere, by module."""
     biasing = ("GPUBiasingMultiModel", "GPUBiasingMultiModelBase")
     names = _placeholders(torch)
     del names[f"{_LOOPING}.label_looping_base"]

@@ -152,7 +152,7 @@ def path_costs(
 ) -> list[Outcome]:
     """Costs of Riva's paths: the least over paths of the graph for each alignment.
 
-    So no path of its own can be cheaper than what is said here. Where there is no
+    So no path of its own can be cheaper than these costs. Where there is no
     path, or it does not cover the frames, the cost is infinite.
 
     Args:

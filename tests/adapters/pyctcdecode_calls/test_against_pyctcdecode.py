@@ -1,4 +1,4 @@
-"""Ours beside pyctcdecode 0.5.0, where it is installed: random cases, and real texts.
+"""Ours against pyctcdecode 0.5.0, where it is installed: random cases, real texts.
 
 With `faithful=True` everything is the same: texts, their order, frames, scores.
 """

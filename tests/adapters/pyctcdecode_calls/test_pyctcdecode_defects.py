@@ -1,7 +1,7 @@
 """Defects of pyctcdecode 0.5.0: right here, and as there with `faithful=True`.
 
-Each has a line in docs/pyctcdecode.md. Beside ours stands the peer, where it is
-installed: that it still does so.
+Each has a line in docs/pyctcdecode.md. The peer, where it is installed, is tested
+too: that it still has them.
 """
 
 import numpy as np

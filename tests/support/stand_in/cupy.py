@@ -1,4 +1,4 @@
-"""Stand-in that `import cupy` finds with this folder on the path: no real GPU.
+"""Imitation that `import cupy` finds with this folder on the path: no real GPU.
 
 STAND_IN_FAULT has it go wrong. At the first search: "hang", "crash", "wrong" (bits) or
 "memory". Before: "no device"; "no files", a driver that loads kernels from memory

@@ -1,4 +1,4 @@
-"""The GPU benchmark, on the emulation: answers first, Riva's beside ours, no GPU."""
+"""The GPU benchmark, on the emulation: answers first, Riva's and ours, no GPU."""
 
 import dataclasses
 import shutil
@@ -41,7 +41,7 @@ def test_a_run_without_riva(run, capsys):
     status, written = run(*POINTS)
     assert status == 0
     rows = written["rows"]
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     settings = [(100, 9.0, 0), (100, 9.0, 3), (2, 4.0, 0), (2, 4.0, 3)]
     ours = [row for row in rows if row["decoder"] == "ours"]
     keys = ("max_active", "beam", "boosted", "batch", "dtype")
@@ -70,8 +70,8 @@ def test_a_run_without_riva(run, capsys):
     assert {row["batches"] for row in ours if row["batch"] == 8} == {2}
     assert written["machine"]["gpu"] == "none"
     assert written["machine"]["riva-asrlib-decoder"] is None
-    assert "nothing was compared with riva" in told and "us/frame" in told
-    assert "us of a frame and block" in told
+    assert "nothing was compared with riva" in output and "us/frame" in output
+    assert "us of a frame and block" in output
 
 
 @pytest.mark.share
@@ -105,8 +105,8 @@ def test_riva_beside_ours(run, riva, capsys):
         assert costs["utterances"] == 6 and costs["texts_differ"] == 0
         assert costs["ours_lower"] == costs["theirs_lower"] == 0
         assert costs["theirs_total"] == pytest.approx(costs["ours_total"], rel=1e-6)
-    told = capsys.readouterr().out
-    assert "latency: " in told and "throughput: " not in told  # batches 1 and 8
+    output = capsys.readouterr().out
+    assert "latency: " in output and "throughput: " not in output  # batches 1 and 8
     ours = [row for row in written["rows"] if row["decoder"] == "ours"]
     pairs = report.compared(written["rows"])
     assert len(pairs) == len({(row["beam"], row["batch"]) for row in ours})
@@ -118,7 +118,7 @@ TRIE = ["--trie", "16:8", "70:9", "--batches", "1", "8", "--boosted", "0"]
 @pytest.mark.share
 def test_the_trie_beside_the_cpu(run, capsys):
     status, written = run(*TRIE, "--settings", "100:9")
-    rows, told = written["rows"], capsys.readouterr().out
+    rows, output = written["rows"], capsys.readouterr().out
     assert status == 0
     points = [(s, b, batch) for s, b in ((16, 8.0), (70, 9.0)) for batch in (1, 8)]
     for decoder in ("trie", "cpu trie"):
@@ -140,4 +140,4 @@ def test_the_trie_beside_the_cpu(run, capsys):
         if row["decoder"] == "cpu trie":
             assert row["threads"] >= 1
     assert len(report.compared(rows, "trie", "cpu trie")) == 4
-    assert "nothing was compared with riva" in told
+    assert "nothing was compared with riva" in output

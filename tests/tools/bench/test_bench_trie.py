@@ -42,8 +42,8 @@ def test_a_run_checks_then_times(bench, capsys):
         assert row["gap"] >= 0 and row["sayable"] == 6
     widest = [row for row in report["rows"] if row["setting"]["beam"] >= 17]
     assert [row["gap"] for row in widest] == [0] * len(widest)
-    told = capsys.readouterr().out
-    assert "WER at the widest beam" in told
+    output = capsys.readouterr().out
+    assert "WER at the widest beam" in output
     assert str(Path.home()) not in json.dumps(report)
 
 
@@ -60,15 +60,15 @@ def test_no_speed_where_answers_are_wrong(bench, monkeypatch, capsys, wrong):
         monkeypatch.setattr(Case, "trie_decoder", narrow)
     elif wrong == "language model":
         score = trie_checks.NgramScorer.cost
-        dearer = lambda self, words: 1.001 * score(self, words)  # noqa: E731
-        monkeypatch.setattr(trie_checks.NgramScorer, "cost", dearer)
+        wrong_cost = lambda self, words: 1.001 * score(self, words)  # noqa: E731
+        monkeypatch.setattr(trie_checks.NgramScorer, "cost", wrong_cost)
     else:
         monkeypatch.setattr(trie_checks.TextCosts, "cost", lambda *given: 1e4)
     status, report = bench()
     assert status == 1 and report["faults"] > 0
     assert not any("cpu_s" in row for row in report["rows"])
-    told = capsys.readouterr().out
-    assert "ANSWERS ARE WRONG" in told and "RTFx  median" not in told
+    output = capsys.readouterr().out
+    assert "ANSWERS ARE WRONG" in output and "RTFx  median" not in output
 
 
 @pytest.mark.peers
@@ -78,5 +78,5 @@ def test_peers_take_part(bench, capsys):
     status, report = bench("flashlight", "pyctcdecode")
     assert status == 0
     assert any(row["decoder"].startswith("flashlight-text") for row in report["rows"])
-    told = capsys.readouterr().out
-    assert "flashlight-text" in told.split("RTFx: ")[1]
+    output = capsys.readouterr().out
+    assert "flashlight-text" in output.split("RTFx: ")[1]

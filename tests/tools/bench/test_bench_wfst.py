@@ -41,9 +41,9 @@ def test_a_run_compares_then_times(sets, capsys):
         assert row["rtfx"] == pytest.approx(row["audio_s"] / fast, rel=0.05)
         assert row["wer"] == 100 * sum(row["errors"]) / row["words"]
         assert row["active_per_frame"] > 0
-    told = capsys.readouterr().out
-    assert told.index("costs agree") < told.index("RTFx")
-    assert "log-probs times 0.4" in told
+    output = capsys.readouterr().out
+    assert output.index("costs agree") < output.index("RTFx")
+    assert "log-probs times 0.4" in output
 
 
 @pytest.mark.parametrize("change", ["graph", "options"])
@@ -62,5 +62,5 @@ def test_no_speed_where_costs_disagree(sets, monkeypatch, capsys, change):
     assert status == 1
     assert not rows[0]["costs"]["agree"] and rows[0]["costs"]["worst"]
     assert not any("rtfx" in key or "cpu_s" in key for key in rows[0])
-    told = capsys.readouterr().out
-    assert "COSTS DISAGREE" in told and "RTFx" not in told
+    output = capsys.readouterr().out
+    assert "COSTS DISAGREE" in output and "RTFx" not in output

@@ -69,7 +69,7 @@ PLANTS = (
     ("log_add, 2^20 inputs", "(1.0f + r * p)", "__builtin_fmaf(r, p, 1.0f)"),
 )
 """An assumption, an expression of the kernels, what a device would make of it where the
-assumption does not hold, and what stands before it where it stands more than once."""
+assumption does not hold, and what is before it where there are several."""
 
 
 @functools.cache
@@ -98,8 +98,8 @@ def machine(planted=None, capability=90, **options):
 
 def wrong_ones(machine):
     """Complaints of all assumptions that do not hold, by name."""
-    told = {one.name: one.check(machine) for one in ASSUMPTIONS}
-    return {name: wrong for name, wrong in told.items() if wrong is not None}
+    found = {one.name: one.check(machine) for one in ASSUMPTIONS}
+    return {name: wrong for name, wrong in found.items() if wrong is not None}
 
 
 @needs_compiler
@@ -192,7 +192,7 @@ def test_all_lines_come_home(tmp_path):
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("fault", "expected", "last", "told"),
+    ("fault", "expected", "last", "beginning"),
     [
         ("no device", UNFIT_STATUS, "gate", "SHUT: backend 'cuda' finds no usable GPU"),
         ("no files", OK_STATUS, "gate", "open; kernels are loaded by its bytes"),
@@ -201,10 +201,10 @@ def test_all_lines_come_home(tmp_path):
     ],
 )
 @pytest.mark.share(keep=1)
-def test_a_device_that_is_no_good(tmp_path, fault, expected, last, told):
+def test_a_device_that_is_no_good(tmp_path, fault, expected, last, beginning):
     status, lines, printed = run(tmp_path, fault)
     assert status == expected, printed
-    assert list(lines)[-1] == last and lines["gate"]["told"].startswith(told)
+    assert list(lines)[-1] == last and lines["gate"]["told"].startswith(beginning)
     assert "Traceback" not in printed
     by_file = lines.get("loads search by the file")
     if by_file is not None:

@@ -48,8 +48,8 @@ def test_parts_of_a_short_run(tmp_path, monkeypatch, capsys):
     words = [str(tmp_path / "out"), "--parts"]
     assert short.main([*words, "good"]) == 0
     assert short.main([*words, *parts]) == 1
-    told = json.loads((tmp_path / "out" / "figures.json").read_text())
-    found = {name: told[name]["status"] for name in parts}
+    figures = json.loads((tmp_path / "out" / "figures.json").read_text())
+    found = {name: figures[name]["status"] for name in parts}
     assert found == {"good": [0, 0], "late": ["limit"], "wrong": [1]}
     log = (tmp_path / "out" / "log.txt").read_text()
     assert log.count("began") == 3 and "No module named" in log

@@ -1,4 +1,4 @@
-"""Peers: what they are made of, and what is said where they cannot be."""
+"""Peers: what they are made of, and the messages where they cannot be."""
 
 import importlib
 import logging

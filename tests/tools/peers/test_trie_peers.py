@@ -1,7 +1,7 @@
 """Defects of public beam decoders, which ours does not have.
 
 Each defect is a case by hand whose right answer is the oracle's. Ours is held to it on
-every backend; that the peer differs is shown beside it, where the peer is installed.
+every backend; that the peer differs is shown, too, where the peer is installed.
 That the peers are given our objective is shown on random cases.
 """
 
