@@ -43,8 +43,8 @@ def test_all_settings_are_in_the_file(given, tmp_path, capsys):
     assert bench.main(given) == 0
     run = json.loads((tmp_path / "run.json").read_text())
     rows = run["rows"]
-    # greedy, and alsd and aes: once without a model, four times with; with phrases too
-    assert len(rows) == 2 * (3 + 1 + 2 * 4)
+    # greedy, and alsd and aes: once without a model, twice with; with phrases too
+    assert len(rows) == 2 * (3 + 1 + 2 * 2)
     assert {row["lm"] for row in rows} == {"-", "in 0.3"}
     for row in rows:
         assert 0 < row["rtfx"] < row["search_rtfx"]
