@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     lines = run_lines((ROOT / "Dockerfile").read_text("utf-8"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o755)  # the user `nobody` has to get in
+        folder.chmod(0o755)  # for the unprivileged user
         subprocess.run([args.python, "-m", "venv", str(folder / "env")], check=True)
         python = folder / "env" / "bin" / "python"
         source = _copied(folder / "src")
